@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,20 @@ def test_packages_hold_no_logic() -> None:
             odd = [node for node in ast.parse(path.read_text()).body if not isinstance(node, allowed)
                    and not (isinstance(node, ast.FunctionDef) and node.name in {"__getattr__", "__dir__"})]
             assert not odd, f"{path.relative_to(ROOT)}, line {odd[0].lineno}"
+
+
+@pytest.mark.parametrize("tests", [
+    ("tests/cli/test_top.py", "-k", "signal_ends_it"),
+    pytest.param(("tests/examples/test_pod_inventory.py",), marks=pytest.mark.long),
+    pytest.param(("tests/cli/test_dev.py", "-k", "signal or ctrl"), marks=pytest.mark.long)],
+    ids=lambda tests: tests[0])
+def test_the_suite_runs_in_the_background_of_a_shell(tests: tuple[str, ...], tmp_path: Path) -> None:
+    """There SIGINT is ignored, and what a test starts would inherit that."""
+    command = shlex.join([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/b",
+                          *tests])
+    ended = subprocess.run(["bash", "-c", f"{command} & wait $!"], cwd=ROOT, capture_output=True, text=True,
+                           timeout=240, check=False)
+    assert ended.returncode == 0, ended.stdout
 
 
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import json
+import re
 import socket
 import threading
 import time
@@ -543,3 +544,27 @@ def test_arguments_that_cannot_work_are_refused(server: ApiServer) -> None:
         with pytest.raises(RequestError, match="no sharding"):
             Manager(client).add(Controller(Api.all(client, ConfigMap)), lambda obj, ctx: Action.await_change(),
                                 sharded=True)
+
+
+@pytest.mark.parametrize("stolen", [1, 3, SHARDS])
+def test_shards_that_another_has_taken_are_lost_at_warning(group: Callable[..., Group], stolen: int,
+                                                           caplog: pytest.LogCaptureFixture) -> None:
+    """A lease that somebody else wrote was not given up."""
+    one = group()
+    running = one.join("a", retry=0.2)
+    until(lambda: len(running.shards) == SHARDS)
+    caplog.clear()
+    with one.server.client() as client:
+        leases = Api.namespaced(client, Lease, "default")
+        for number in range(stolen):
+            leases.patch(f"shop-{number}-of-{SHARDS}", Patch.merge({"spec": {
+                "holderIdentity": "thief", "leaseDurationSeconds": 600, "renewTime": "2126-01-01T00:00:00.000000Z"}}))
+        until(lambda: len(running.shards) == SHARDS - stolen)
+
+        def told() -> set[int]:
+            texts = [record.getMessage() for record in caplog.records
+                     if record.levelname == "WARNING" and "; lost " in record.getMessage()]
+            return {int(number) for text in texts for number in re.findall(r"\d+", text.partition("; lost ")[2])}
+
+        until(lambda: told() == set(range(stolen)))
+        assert not [record for record in caplog.records if "; gave up " in record.getMessage()]

@@ -52,6 +52,21 @@ TESTS = """
     def test_with_arguments():
         ApiServer(controllers=["*"])
 
+    def test_with_layers_of_its_own(server):
+        seen = []
+        layer = lambda send: lambda call: (seen.append(call.request.verb), send(call))[1]
+        with Client(server.config(timeout=9), layers=[layer]) as client:
+            assert Api.namespaced(client, ConfigMap, "default").get_opt("a") is None
+        assert seen == ["get"]
+
+    @pytest.fixture
+    def api_server():
+        with ApiServer() as running:
+            yield running
+
+    def test_that_stops_it(api_server):
+        api_server.stop()
+
     def test_by_another_name(server):
         one = server
         one.snapshot()
@@ -76,14 +91,15 @@ def test_each_test_finds_the_server_of_the_kubeconfig_empty(real: ApiServer, pro
     with real.client() as client:
         Api.all(client, Namespace).create(Namespace(name="left-over"))
         result = project.runpytest_subprocess("-p", "tests.tools.real_server", "--real-server", str(file), "-rs")
-        result.assert_outcomes(passed=4, skipped=3)
+        result.assert_outcomes(passed=5, skipped=4)
         result.stdout.fnmatch_lines_random(["*needs the embedded server: server.faults*", "*needs*: ApiServer(*",
-                                            "*has no ApiServer.snapshot*"])
+                                            "*has no ApiServer.snapshot*",
+                                            "*needs the embedded server: api_server.stop*"])
         assert Api.all(client, Namespace).get_opt("left-over") is None
 
 
 def test_without_the_option_they_run_on_embedded_ones(project: pytest.Pytester) -> None:
-    project.runpytest_subprocess("-p", "tests.tools.real_server").assert_outcomes(passed=7)
+    project.runpytest_subprocess("-p", "tests.tools.real_server").assert_outcomes(passed=9)
 
 
 def test_a_server_elsewhere_is_not_emptied(project: pytest.Pytester) -> None:
