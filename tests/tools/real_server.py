@@ -43,7 +43,7 @@ _OF_THE_CLUSTER = frozenset(("customresourcedefinitions", "namespaces", "nodes",
 _EMBEDDED_ONLY = re.compile(
     r"\b\w*(?:server|cluster|embedded|simulated)\.(?:requests|faults|restart|transport|snapshot|restore|handle"
     r"|expire_history|drop_connections|mount_webhook|kubelet|core|access|clock|credentials|tls|stop|server)\b"
-    r"|\bSimClock\b|\b[Ss]imulat\w*|\bApiServer\((?!\))")
+    r"|\bSimClock\b|_embedded_server_|\b[Ss]imulat\w*|\bApiServer\((?!\))")
 """What a test says that needs the embedded server. Found in its text, before it has begun anything that would wait."""
 PATIENCE = 60.0
 """Seconds for everything to be gone: a CustomResourceDefinition takes some, and a namespace a few more."""
