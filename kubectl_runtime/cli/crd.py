@@ -28,6 +28,8 @@ from kubectl_runtime.cli.places import (
     print_utf8,
 )
 from kubectl_runtime.crd.customresource import CustomResource, definitions_of
+from kubectl_runtime.schema.structural import declares_rules
+from kubectl_runtime.schema.validation import Cause
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -50,13 +52,19 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warnings(found: list[dict[str, Any]]) -> list[str]:
-    """Warnings about rules that may exceed a cluster's cost limit, which is not estimated here."""
-    from kubectl_runtime.schema.rules import unbounded_rules
-
-    return [f"{crd['metadata']['name']} {version['name']}: {warning}; give it maxItems, maxProperties or maxLength, or "
-            "a cluster may refuse the definition for what the rule could cost"
+    """Warnings about rules for whose estimated cost a cluster refuses the definition; none without the extra `cel`."""
+    return [f"{crd['metadata']['name']} {version['name']}: {cause.field.lstrip('.') or 'the schema'}: {cause.message}"
             for crd in found for version in crd["spec"]["versions"]
-            for warning in unbounded_rules(version["schema"]["openAPIV3Schema"])]
+            if declares_rules(version["schema"]["openAPIV3Schema"])
+            for cause in _too_costly(version["schema"]["openAPIV3Schema"])]
+
+
+def _too_costly(schema: dict[str, Any]) -> list[Cause]:
+    from kubectl_runtime.schema.rules import Costs, rule_definition_causes
+
+    costs = Costs()
+    rule_definition_causes(schema, "", costs)
+    return costs.exceeded
 
 
 def definitions(places: Iterable[Place]) -> list[dict[str, Any]]:

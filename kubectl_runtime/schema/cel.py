@@ -7,7 +7,7 @@ has cel-go's errors, RE2 patterns, optional types and typed functions; a rule ta
 to 3.14 on Linux, macOS and Windows, but not for free-threaded Python.
 
 Its limits apply to rules: beyond 32 levels a rule does not compile, beyond 10,000 iterations of macros its evaluation
-is an error and the object is refused. Kubernetes' cost estimate is left out. Optional values cannot be passed in, so
+is an error and the object is refused. `celcost.py` estimates their cost. Optional values cannot be passed in, so
 `optionalOldSelf` is bound inside the expression; functions cannot return opaque types, so quantities and the like are
 messages with their canonical text. Safe for concurrent use; the wrapper holds the GIL while it evaluates.
 
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kubectl_runtime.core.base.errors import MissingExtra
-from kubectl_runtime.schema import celmacros
+from kubectl_runtime.schema import celcost, celmacros
 from kubectl_runtime.schema.cellibrary import OPAQUE, Function, functions
 from kubectl_runtime.schema.celtypes import (
     Converter,
@@ -181,6 +181,7 @@ class Scope:
         declared = declared_type(node, root=root)
         if declared is None:
             raise CelError("the schema says no type, so that no rule can see the value")
+        self._sizes = celcost.sized(node, root=root) or celcost.Sized("dyn")
         messages = list(messages_in(declared, itertools.count()))
         cel, extensions, bindings = engine()
         own = cel_type(declared, messages)
@@ -190,14 +191,23 @@ class Scope:
             for more, used in (({"oldSelf": own}, [*extensions, *bindings]),
                                ({"oldSelf__value": own, "oldSelf__given": cel.Type.BOOL}, [*extensions, *bindings])))
 
-    def check(self, expression: str, wanted: Literal["bool", "string"], *, optional_old: bool = False) -> bool:
-        """Whether an expression has the wanted type; CelError with the compiler's text if it does not compile."""
+    def most_cost(self, expression: str, wanted: Literal["bool", "string"], *,
+                  optional_old: bool = False) -> int | None:
+        """The greatest estimated cost of an expression; None if it does not have the wanted type. CelError with the
+        compiler's text if it does not compile."""
         refuse_own_names(expression)
         if not optional_old:
             found = compiled(self._plain, expression)
         else:
             found = compiled(self._optional, _OPTIONAL_OLD % expression)
-        return bool(found.return_type().name() == _SCALARS[wanted])
+        if found.return_type().name() != _SCALARS[wanted]:
+            return None
+        return celcost.most_cost(found.serialize(), self._sizes)
+
+    @property
+    def most_times(self) -> int:
+        """How many values of this place a request can hold."""
+        return celcost.most_times(self._sizes)
 
 
 def refuse_own_names(expression: str) -> None:

@@ -79,7 +79,16 @@ def identifiers(name: str) -> tuple[str, ...]:
 def properties_of(node: Node, *, root: bool = False) -> dict[str, Node]:
     """The properties of an object, including those that every resource has if it is a resource."""
     own = node.get("properties") or {}
-    return {**own, **_RESOURCE} if root or node.get("x-kubernetes-embedded-resource") else dict(own)
+    if not (root or node.get("x-kubernetes-embedded-resource")) or _declares(own, _RESOURCE):
+        return dict(own)
+    return {**own, **_RESOURCE}
+
+
+def _declares(own: Mapping[str, Node], wanted: Mapping[str, Node]) -> bool:
+    """Whether properties include the wanted ones, with their types; then their limits count."""
+    return all((found := own.get(name) or {}).get("type") == node["type"]
+               and _declares(found.get("properties") or {}, node.get("properties") or {})
+               for name, node in wanted.items())
 
 
 def declared_type(node: Node, *, root: bool = False) -> Type | None:

@@ -9,14 +9,13 @@ map. Texts and reasons follow apiextensions-apiserver.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.sameness import same_json
-from kubectl_runtime.schema import cel, validation
+from kubectl_runtime.schema import cel, celcost, validation
 from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.celtypes import Converter
 from kubectl_runtime.schema.structural import RULES, branches, children, leads_somewhere
@@ -32,27 +31,69 @@ _NOT_CHECKED = ("some validation rules were not checked because the object was i
 _LONGEST_MESSAGE = 5120
 
 
-def rule_definition_causes(schema: Node, path: str = "") -> list[Cause]:
+class Costs:
+    """The estimated costs of the rules of one schema, for the limits that an API server has for each rule and for all.
+
+    `each=False`: a single rule may cost what it likes, as for a schema that an update does not change.
+    """
+
+    def __init__(self, *, each: bool = True) -> None:
+        self._each, self._total = each, 0
+        self._highest: list[tuple[int, str]] = []
+        self.exceeded: list[Cause] = []
+
+    def add(self, field: str, what: str, cost: int) -> list[Cause]:
+        """Count an expression; the cause if it costs too much."""
+        self._total += cost
+        if cost >= celcost.TOTAL_LIMIT // 100:
+            self._highest = sorted([*self._highest, (cost, field)], key=lambda known: -known[0])[:4]
+        if not self._each or cost <= celcost.LIMIT:
+            return []
+        found = validation.forbidden_field(field, celcost.excess(f"estimated {what} cost", cost, celcost.LIMIT))
+        self.exceeded.append(found)
+        return [found]
+
+    def total_causes(self, path: str) -> list[Cause]:
+        """The causes if all rules of the schema at `path` cost too much together."""
+        if self._total <= celcost.TOTAL_LIMIT:
+            return []
+        part = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        found = [*(validation.forbidden_field(field, part) for _, field in self._highest), validation.forbidden_field(
+            path, celcost.excess("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema",
+                                 self._total, celcost.TOTAL_LIMIT))]
+        self.exceeded += found
+        return found
+
+
+def rule_definition_causes(schema: Node, path: str = "", costs: Costs | None = None) -> list[Cause]:
     """The errors of the rules in a structural schema; `path` is the schema's place.
 
-    Every rule is compiled against the schema's types. Without the extra `cel` each rule is refused.
+    Every rule is compiled against the schema's types. Without the extra `cel` each rule is refused. With `costs` the
+    rules are counted there, and those that cost too much are errors, too.
     """
-    return list(_definitions(schema, path, comparable=True, root=True))
+    found = list(_definitions(schema, path, costs or Costs(each=False), 1, comparable=True, root=True))
+    return found if costs is None else found + costs.total_causes(path)
 
 
-def _definitions(node: Node, path: str, *, comparable: bool, root: bool = False) -> Iterator[Cause]:
-    if rules := node.get(RULES):
-        yield from _rule_list_causes(rules, node, f"{path}.{RULES}", comparable=comparable, root=root)
+def _definitions(node: Node, path: str, costs: Costs, count: int | None, *, comparable: bool,
+                 root: bool = False) -> Iterator[Cause]:
+    """The errors of a schema, those of its subschemas first; `count` says how many values it has in an object at most,
+    None without a limit."""
+    below = celcost.elements_below(node)
+    many = None if count is None or below is None else celcost.times(count, below)
     for child, level, place in children(node, path):
         kept = node.get("x-kubernetes-list-type") == "map" if level == "item" else (
             node.get("x-kubernetes-map-type") != "atomic")
-        yield from _definitions(child, place, comparable=comparable and kept)
+        yield from _definitions(child, place, costs, many, comparable=comparable and kept)
     for branch, place in branches(node, path):
         if branch.get(RULES):
             yield validation.forbidden_field(f"{place}.{RULES}", "must be empty to be structural")
+    if rules := node.get(RULES):
+        yield from _rule_list_causes(rules, node, f"{path}.{RULES}", costs, count, comparable=comparable, root=root)
 
 
-def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: bool, root: bool) -> Iterator[Cause]:
+def _rule_list_causes(rules: list[Node], node: Node, path: str, costs: Costs, count: int | None, *, comparable: bool,
+                      root: bool) -> Iterator[Cause]:
     scope: cel.Scope | None = None
     problem = ""
     try:
@@ -66,11 +107,12 @@ def _rule_list_causes(rules: list[Node], node: Node, path: str, *, comparable: b
             yield validation.required(f"{at}.rule", "rule is not specified")
         elif scope is None:
             yield _wrong(f"{at}.rule", rule, problem)
-        elif cel.uses_old_self(text) and not comparable:
-            yield validation.invalid_value(f"{at}.rule", rule["rule"], "oldSelf cannot be used on the uncorrelatable "
-                                       f"portion of the schema within {path.removesuffix('.' + RULES)}")
         else:
-            yield from _expression_causes(rule, scope, at)
+            yield from _expression_causes(rule, scope, at, costs, scope.most_times if count is None else count)
+            if cel.uses_old_self(text) and not comparable:
+                yield validation.invalid_value(f"{at}.rule", rule["rule"], "oldSelf cannot be used on the "
+                                               "uncorrelatable portion of the schema within "
+                                               f"{path.removesuffix('.' + RULES)}")
 
 
 def _option_causes(rule: Node, node: Node, at: str) -> Iterator[Cause]:
@@ -93,21 +135,28 @@ def _option_causes(rule: Node, node: Node, at: str) -> Iterator[Cause]:
             yield validation.invalid_value(f"{at}.fieldPath", path, "must be a valid path")
 
 
-def _expression_causes(rule: Node, scope: cel.Scope, at: str) -> Iterator[Cause]:
+def _expression_causes(rule: Node, scope: cel.Scope, at: str, costs: Costs, count: int) -> Iterator[Cause]:
     optional = bool(rule.get("optionalOldSelf"))
     if rule.get("optionalOldSelf") is not None and not cel.uses_old_self(rule["rule"]):
         yield validation.invalid_value(f"{at}.optionalOldSelf", rule["optionalOldSelf"],
                                        "may not be set if oldSelf is not used in rule")
     try:
-        if not scope.check(rule["rule"], "bool", optional_old=optional):
+        cost = scope.most_cost(rule["rule"], "bool", optional_old=optional)
+        if cost is None:
             yield _wrong(f"{at}.rule", rule, "cel expression must evaluate to a bool")
+        else:
+            yield from costs.add(f"{at}.rule", "rule", celcost.times(cost, count))
     except CelError as error:
+        cost = None
         yield _wrong(f"{at}.rule", rule, f"compilation failed: {error}")
-    if not (rule.get("messageExpression") or "").strip():
+    if cost is None or not (rule.get("messageExpression") or "").strip():
         return
     try:
-        if not scope.check(rule["messageExpression"], "string", optional_old=optional):
+        cost = scope.most_cost(rule["messageExpression"], "string", optional_old=optional)
+        if cost is None:
             yield _wrong(f"{at}.messageExpression", rule, "messageExpression must evaluate to a string")
+        else:
+            yield from costs.add(f"{at}.messageExpression", "messageExpression", cost)
     except CelError as error:
         yield _wrong(f"{at}.messageExpression", rule, f"messageExpression compilation failed: {error}")
 
@@ -121,46 +170,6 @@ def _wrong(field: str, rule: Node, detail: str) -> Cause:
     for mark in "<>&":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
     return Cause("FieldValueInvalid", f"Invalid value: {text}: {detail}", field)
-
-
-_WALKS = re.compile(r"\.\s*(?:all|exists|exists_one|existsOne|transform\w+|map|filter|matches|contains|find|findAll|"
-                    r"indexOf|isSorted|sum|min|max|split|replace|lowerAscii|upperAscii|startsWith|endsWith|join)\s*\(|"
-                    r"\bin\b|\bsets\.")
-_LIMITS = {"array": "maxItems", "object": "maxProperties", "string": "maxLength"}
-
-
-def unbounded_rules(schema: Node) -> list[str]:
-    """Descriptions of the rules that iterate over lists, maps and texts without a limit. A real server estimates their
-    worst cost, and refuses the definition if that is too high. Nothing is compiled."""
-    return list(_unbounded(schema, "", ()))
-
-
-def _unbounded(node: Node, path: str, around: tuple[str, ...]) -> Iterator[str]:
-    for rule in node.get(RULES) or ():
-        text = (rule.get("rule") or "").strip()
-        walked = [place for name, place, child in [("", path, node), *(
-            (name, f"{path}.{name}", child) for name, child in (node.get("properties") or {}).items())]
-            if _limit_missing(child) and (not name or re.search(rf"\b{re.escape(name)}\b", text))] if (
-            _WALKS.search(cel.bare(text))) else []
-        if missing := [*around, *walked]:
-            limits = ", ".join(place.lstrip(".") or "the object" for place in dict.fromkeys(missing))
-            yield f"{path.lstrip('.') or 'the object'}: the rule {text!r} walks through what has no limit: {limits}"
-    for name, child in (node.get("properties") or {}).items():
-        yield from _unbounded(child, f"{path}.{name}", around)
-    for key, shown in (("items", "[]"), ("additionalProperties", "[*]")):
-        if isinstance(child := node.get(key), Mapping):
-            yield from _unbounded(child, path + shown, (*around, path) if _limit_missing(node) else around)
-
-
-def _limit_missing(node: Node) -> str:
-    """The keyword that would limit a list, map or text; empty if it is there, or if no limit is needed."""
-    kind = node.get("type") or ""
-    if kind == "object" and not isinstance(node.get("additionalProperties"), Mapping):
-        return ""
-    if kind == "string" and (node.get("enum") or (node.get("format") or "") in ("date-time", "date", "duration")):
-        return ""
-    limit = _LIMITS.get(kind, "")
-    return limit if limit not in node else ""
 
 
 # --- values -----------------------------------------------------------------------------------------------------------

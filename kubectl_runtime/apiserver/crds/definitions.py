@@ -18,7 +18,7 @@ from kubectl_runtime.apiserver.managedfields.entries import ResetFields
 from kubectl_runtime.apiserver.names import dns_1035_label_errors, dns_subdomain_errors
 from kubectl_runtime.apiserver.strategy import StrategyContext
 from kubectl_runtime.core.meta.metav1 import format_time
-from kubectl_runtime.schema.rules import rule_definition_causes
+from kubectl_runtime.schema.rules import Costs, rule_definition_causes
 from kubectl_runtime.schema.structural import resolve_field, schema_definition_causes, unknown_formats
 
 Object = dict[str, Any]
@@ -66,8 +66,8 @@ def storage_versions(crd: Object) -> list[str]:
     return [version.get("name") or "" for version in dig(crd, "spec.versions") or () if version.get("storage")]
 
 
-def spec_causes(crd: Object) -> list[Cause]:
-    """The causes of an invalid spec, on create and on update."""
+def spec_causes(crd: Object, old: Object | None = None) -> list[Cause]:
+    """The causes of an invalid spec, on create and on update of `old`."""
     spec = crd.get("spec") or {}
     names, versions = spec.get("names") or {}, spec.get("versions") or []
     return [*_group_causes(spec.get("group") or ""), *_scope_causes(spec.get("scope") or ""),
@@ -75,7 +75,7 @@ def spec_causes(crd: Object) -> list[Cause]:
             *(errors.required(f"spec.names.{key}") for key in ("plural", "singular", "kind", "listKind")
               if not names.get(key)),
             *name_causes(names, "spec.names"),
-            *schema_version_causes(versions),
+            *schema_version_causes(versions, old),
             *(cause for at, part in _parts(versions, "subresources") for cause in _scale_causes(part, at)),
             *(cause for at, part in _parts(versions, "additionalPrinterColumns") for cause in _column_causes(part, at)),
             *(cause for at, part in _parts(versions, "selectableFields")
@@ -83,14 +83,17 @@ def spec_causes(crd: Object) -> list[Cause]:
             *conversion_causes(spec.get("conversion"), "spec.conversion")]
 
 
-def schema_version_causes(versions: list[Object]) -> list[Cause]:
-    """The causes of invalid schemas of the versions, including their rules."""
+def schema_version_causes(versions: list[Object], old: Object | None) -> list[Cause]:
+    """The causes of invalid schemas of the versions, including their rules. A rule of a schema that was the same in
+    `old` may cost more than the limit."""
+    before = {version.get("name"): version.get("schema") for version in dig(old or {}, "spec.versions") or ()}
     found = []
-    for at, part in _parts(versions, "schema"):
+    for index, (at, part) in enumerate(_parts(versions, "schema")):
         place = "spec.validation" if at == "spec.schema" else at
         if (schema := dig(part or {}, "openAPIV3Schema")) is not None:
             here = f"{place}.openAPIV3Schema"
-            found += schema_definition_causes(schema, here) or rule_definition_causes(schema, here)
+            costs = Costs(each=before.get(versions[index].get("name")) != part)
+            found += schema_definition_causes(schema, here) or rule_definition_causes(schema, here, costs)
     return found
 
 
@@ -108,7 +111,7 @@ def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]
     """Further causes that refuse an update: the names of the type never change."""
     spec, before = crd.get("spec") or {}, old.get("spec") or {}
     fixed = ("scope", "names.kind") if established else ()
-    causes = spec_causes(crd) + [errors.immutable(f"spec.{path}", dig(spec, path) or "")
+    causes = spec_causes(crd, old) + [errors.immutable(f"spec.{path}", dig(spec, path) or "")
                                  for path in (*fixed, "group", "names.plural") if dig(spec, path) != dig(before, path)]
     causes += stored_causes(crd) + approval_causes(crd, old)
     return causes if before.get("preserveUnknownFields") else causes + _preserve_causes(spec)

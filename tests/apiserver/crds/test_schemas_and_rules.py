@@ -255,3 +255,40 @@ def test_yaml_has_no_float_that_is_whole(fields: str) -> None:
     send = Sender(NUMBERS)
     assert send(fields, "PATCH", "application/apply-patch+yaml").status == 201
     assert send(fields, media="application/yaml", name="b").status == 201
+
+
+def costly(longest: int | None = None, **limits: int) -> dict[str, Any]:
+    items = TEXT if longest is None else {**TEXT, "maxLength": longest}
+    names = {"type": "array", "items": items, **limits, "x-kubernetes-validations": [
+        {"rule": "self.all(a, self.exists_one(b, a == b))", "message": "twice"}]}
+    return {"type": "object", "properties": {"names": names}}
+
+
+def spec_of(crd: dict[str, Any]) -> dict[str, Any]:
+    return crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]  # type: ignore[no-any-return]
+
+
+def test_a_definition_whose_rules_cost_too_much_is_refused_until_its_lists_are_limited(client: Client) -> None:
+    definitions = Api.all(client, CustomResourceDefinition)
+    rule = "spec.validation.openAPIV3Schema.properties[spec].properties[names].x-kubernetes-validations[0].rule"
+    found = refusal(lambda: definitions.create(definition(costly())))
+    assert [field for field, _ in found] == [rule, rule, "spec.validation.openAPIV3Schema"]
+    assert "estimated rule cost exceeds budget by factor of more than 100x" in found[0][1]
+    definitions.create(definition(costly(63, maxItems=9)))
+    assert len(refusal(lambda: definitions.patch("things.rules.example.com", Patch.json([
+        {"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec", "value": costly()}])))) == 3
+
+
+def test_a_stored_schema_may_keep_a_rule_that_costs_too_much_alone_but_not_all_together() -> None:
+    label = Patch.merge({"metadata": {"labels": {"a": "b"}}})
+    with ApiServer() as server, server.client() as client:
+        definitions = Api.all(client, CustomResourceDefinition)
+        stored = definitions.create(definition(costly(63, maxItems=9))).to_dict()
+        spec_of(stored)["spec"] = costly(100, maxItems=1000)
+        [(_, why)] = refusal(lambda: definitions.replace(stored))
+        assert "estimated rule cost exceeds budget by factor of" in why
+        server.implant([stored])
+        assert definitions.patch("things.rules.example.com", label).labels == {"a": "b"}
+        spec_of(stored)["spec"] = costly()
+        server.implant([stored])
+        assert len(refusal(lambda: definitions.patch("things.rules.example.com", label))) == 2
