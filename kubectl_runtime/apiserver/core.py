@@ -21,7 +21,7 @@ from kubectl_runtime.apiserver.context import RequestContext, page_not_found
 from kubectl_runtime.apiserver.controllers.accounts import create_defaults
 from kubectl_runtime.apiserver.controllers.loop import ControlLoop
 from kubectl_runtime.apiserver.crds.controller import STORAGE as DEFINITIONS
-from kubectl_runtime.apiserver.crds.controller import CrdController
+from kubectl_runtime.apiserver.crds.controller import ConversionCache, CrdController
 from kubectl_runtime.apiserver.crds.definitions import condition
 from kubectl_runtime.apiserver.discovery import unready
 from kubectl_runtime.apiserver.encoding import PROTOBUF, check_readable
@@ -125,7 +125,7 @@ class ApiCore:
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
         self._compact_to = 0
-        self._controllers: list[ControlLoop] = [CrdController(caller), *controllers]
+        self._controllers: list[ControlLoop] = [CrdController(caller), ConversionCache(), *controllers]
         self._again: dict[ControlLoop, tuple[float, float]] = {}  # (when, after how long) controllers look again
         self.cluster.controllers = frozenset(controller.name for controller in self._controllers)
         self.cluster.warns, self.cluster.gates = warn_unobeyed, gates

@@ -25,8 +25,10 @@ from typing import Any
 from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.crds.definitions import CLEANUP, approval, condition, is_true, set_condition
 from kubectl_runtime.apiserver.crds.instances import CustomStrategy, WebhookConverter
+from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.kinds.catalog import storage_version_hash
 from kubectl_runtime.apiserver.loopback import delete, submit
+from kubectl_runtime.apiserver.output.negotiation import own_versions
 from kubectl_runtime.apiserver.output.table import custom_columns
 from kubectl_runtime.apiserver.schemas import Schema, from_openapi
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Subresource, Version
@@ -327,6 +329,52 @@ class CrdController:
         set_condition(crd, "Terminating", "False", *why, now)
         crd["metadata"]["finalizers"] = [finalizer for finalizer in version.finalizers if finalizer != CLEANUP]
         _write(cluster, crd)
+
+
+class ConversionCache:
+    """Converts what is written to the other served versions, by the conversion webhook, one object at a time: lists are
+    answered with that while the webhook fails (`output.negotiation`). What it cannot convert now is left out."""
+
+    name = "conversions"
+
+    def __init__(self) -> None:
+        self._written: dict[tuple[str, str], None] = {}  # storage key of a type, key of an object
+        self._cluster: Cluster | None = None
+
+    def start(self, cluster: Cluster) -> None:
+        """Observe."""
+        if self._cluster is None:
+            self._cluster = cluster
+            cluster.storage.observers.append(self._observe)
+        self._written.clear()
+
+    def _observe(self, bucket: Bucket, change: Change) -> None:
+        if not change.deleted and self._cluster is not None and any(
+                found.strategy.asks_webhook for found in self._cluster.registry.of_storage(bucket.key)):
+            self._written[bucket.key, change.new.key] = None
+
+    def look_again(self, cluster: Cluster) -> None:
+        """Nothing: a failed conversion is not tried again."""
+
+    def due(self) -> float | None:
+        """At once after a write."""
+        return 0.0 if self._written else None
+
+    @under_lock
+    def step(self, cluster: Cluster) -> None:
+        """Convert one object. Nothing else of its type is tried after a failure, which may have taken long."""
+        if not self._written:
+            return
+        storage, key = next(iter(self._written))
+        del self._written[storage, key]
+        version = cluster.storage.bucket(storage).objects.get(key)
+        if version is None:
+            return
+        try:
+            for resource_type in cluster.registry.of_storage(storage):
+                own_versions(resource_type, [version])
+        except StatusError:
+            self._written = {known: None for known in self._written if known[0] != storage}
 
 
 def _write(cluster: Cluster, crd: Object) -> bool:

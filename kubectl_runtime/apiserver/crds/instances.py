@@ -7,8 +7,8 @@ storage version.
 return as many objects, in their order, in the requested version, with the same kind, name, namespace and uid; all other
 metadata except labels and annotations is restored. Anything else is the real server's 500, ``conversion webhook for
 …``. A conversion blocks for at most `TIMEOUT` and releases the cluster's lock. Each read calls the webhook; if that
-fails, a list or watch shows what was converted before, as from the real server's cache (`output.negotiation`). The real
-server converts every object when it is written, and does not wait for a first list.
+fails, a list or watch shows what was converted before, as from the real server's cache (`output.negotiation`): by a
+read, or after the write (`crds.controller.ConversionCache`).
 """
 from __future__ import annotations
 

@@ -252,6 +252,20 @@ def shown_objects(resource_type: ServedResource, versions: Sequence[Version]) ->
     return decoded
 
 
+def own_versions(resource_type: ServedResource, versions: list[Version]) -> list[Version]:
+    """Stored versions converted to a version of the API. What a webhook makes is also kept with them. Raises
+    StatusError."""
+    if all(is_as_stored(resource_type, version) for version in versions):
+        return versions
+    strategy = resource_type.strategy
+    made = [make_version(obj, version.rv, version.fields, resource_type.version)
+            for obj, version in zip(shown_objects(resource_type, versions), versions, strict=True)]
+    if strategy.asks_webhook:
+        for version, found in zip(versions, made, strict=True):
+            version.converted = {**(version.converted or {}), strategy: found}
+    return made
+
+
 def shown_object(resource_type: ServedResource, version: Version) -> Object:
     """One object with kind and apiVersion."""
     obj = version.decode() if is_as_stored(resource_type, version) else shown_objects(resource_type, [version])[0]
@@ -297,22 +311,15 @@ class Form:
         With `cached` a webhook that fails does no harm if it has converted all of them before: the real server answers
         lists from a cache.
         """
-        if self._is_plain or all(is_as_stored(self.type, version) for version in versions):
+        if self._is_plain:
             return versions
-        strategy = self.type.strategy
         try:
-            shown = shown_objects(self.type, versions)
+            return own_versions(self.type, versions)
         except errors.StatusError as error:
-            known = [(version.converted or {}).get(strategy) for version in versions]
+            known = [(version.converted or {}).get(self.type.strategy) for version in versions]
             if cached and error.from_webhook and all(known):
                 return [version for version in known if version is not None]
             raise
-        made = [make_version(obj, version.rv, version.fields, self.type.version)
-                for obj, version in zip(shown, versions, strict=True)]
-        if strategy.asks_webhook:
-            for version, found in zip(versions, made, strict=True):
-                version.converted = {**(version.converted or {}), strategy: found}
-        return made
 
     def _whole(self, version: Version) -> bytes:
         """The whole object with kind and apiVersion."""

@@ -275,17 +275,19 @@ def test_a_definition_whose_rules_cost_too_much_is_refused_until_its_lists_are_l
     assert [field for field, _ in found] == [rule, rule, "spec.validation.openAPIV3Schema"]
     assert "estimated rule cost exceeds budget by factor of more than 100x" in found[0][1]
     definitions.create(definition(costly(63, maxItems=9)))
-    assert len(refusal(lambda: definitions.patch("things.rules.example.com", Patch.json([
-        {"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/spec", "value": costly()}])))) == 3
+    assert len(refusal(lambda: definitions.patch("things.rules.example.com", Patch.json([{"op": "replace", "path": (
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec"), "value": costly()}])))) == 3
 
 
 def test_a_stored_schema_may_keep_a_rule_that_costs_too_much_alone_but_not_all_together() -> None:
     label = Patch.merge({"metadata": {"labels": {"a": "b"}}})
     with ApiServer() as server, server.client() as client:
         definitions = Api.all(client, CustomResourceDefinition)
-        stored = definitions.create(definition(costly(63, maxItems=9))).to_dict()
+        definitions.create(definition(costly(63, maxItems=9)))
+        stored = definitions.get("things.rules.example.com").to_dict()
         spec_of(stored)["spec"] = costly(100, maxItems=1000)
-        [(_, why)] = refusal(lambda: definitions.replace(stored))
+        stored["metadata"].pop("resourceVersion")
+        [(_, why)] = refusal(lambda: definitions.patch("things.rules.example.com", Patch.merge(stored)))
         assert "estimated rule cost exceeds budget by factor of" in why
         server.implant([stored])
         assert definitions.patch("things.rules.example.com", label).labels == {"a": "b"}
