@@ -12,13 +12,13 @@ is an error and the object is refused. `celcost.py` estimates their cost. Option
 messages with their canonical text. Safe for concurrent use; the wrapper holds the GIL while it evaluates.
 
 A `Condition` is a match condition of a webhook: an expression over `object`, `oldObject` and `request`. The fields of
-`request` are typed, so that a wrong name does not compile; the objects are not typed. `authorizer` is left out: a
-condition that names it does not compile either, with a clear error.
+`request` are typed, so that a wrong name does not compile; the objects are not typed.
 """
 from __future__ import annotations
 
 import functools
 import itertools
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,16 @@ from typing import Any, Literal
 
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.schema import celcost, celmacros
-from kubectl_runtime.schema.cellibrary import OPAQUE, Function, functions
+from kubectl_runtime.schema.cellibrary import (
+    AUTHORIZER,
+    OPAQUE,
+    RESOURCE_CHECK,
+    Decide,
+    Function,
+    authorizer_functions,
+    deciding,
+    functions,
+)
 from kubectl_runtime.schema.celtypes import (
     Converter,
     ListOf,
@@ -117,7 +126,7 @@ def _signature_type(text: str) -> Any:
     return cel.Type(f"kubernetes.{text}") if text in OPAQUE else getattr(cel.Type, _SCALARS[text])
 
 
-def library(*, typed: bool, classes: Mapping[str, Any]) -> Any:
+def library(*, typed: bool, classes: Mapping[str, Any], authorizer: bool = False) -> Any:
     """The functions as an extension, since other functions may have the same names.
 
     Lists have element types when a rule is checked, and no types when it runs: then the values decide. The same holds
@@ -125,7 +134,8 @@ def library(*, typed: bool, classes: Mapping[str, Any]) -> Any:
     """
     cel = engine()[0]
     alike: dict[Any, list[Function]] = {}
-    for number, function in enumerate(itertools.chain(functions(), celmacros.functions())):
+    known_functions = (functions(), celmacros.functions(), authorizer_functions() if authorizer else ())
+    for number, function in enumerate(itertools.chain.from_iterable(known_functions)):
         has_list = function.member and function.parameters[0].startswith("[")
         if has_list and ("dyn" in function.parameters[0]) == typed:
             continue
@@ -165,7 +175,8 @@ def _implementation(same: list[Function], classes: Mapping[str, Any]) -> Any:
 
 
 def _of_types(calls: Mapping[tuple[str, ...], Any], arguments: tuple[Any, ...]) -> Any:
-    found = tuple(argument.DESCRIPTOR.name for argument in arguments if hasattr(argument, "DESCRIPTOR"))
+    found = tuple(argument.DESCRIPTOR.full_name.removeprefix("kubernetes.")
+                  for argument in arguments if hasattr(argument, "DESCRIPTOR"))
     if found not in calls:
         raise ValueError(f"no such overload for {', '.join(found) or 'these values'}")
     return calls[found]
@@ -231,7 +242,30 @@ def cleaned(text: str) -> str:
     """The engine's text in cel-go's form."""
     for pattern, better in _TEXTS:
         text = pattern.sub(better, text)
-    return text
+    return _NO_OVERLOAD.sub(_of_receiver, _UNDECLARED.sub(_at_its_beginning, text))
+
+
+_UNDECLARED = re.compile(r"(<input>:\d+:)(\d+)(: undeclared reference to ')([^'.]+)\.([^']*)('[^\n]*)"
+                         r"((?:\n \| [^\n]*\n \| \.*\^)?)")
+
+
+_NO_OVERLOAD = re.compile(r"(<input>:\d+:)(\d+)(: found no matching overload for '(\w+)' applied to ')\(([^,()]+)"
+                          r"(?:, )?(.*)\)'\n \| ([^\n]*)")
+
+
+def _of_receiver(found: re.Match[str]) -> str:
+    """A method without an overload, with its receiver before its arguments."""
+    place, column, what, name, receiver, arguments, line = found.groups()
+    if not re.search(rf"\.\s*{name}\s*$", line[:int(column) - 1]):
+        return found[0]
+    return f"{place}{column}{what}{receiver}.({arguments})'\n | {line}"
+
+
+def _at_its_beginning(found: re.Match[str]) -> str:
+    """An unknown name as cel-go reports it: without the fields behind it, and where it begins."""
+    place, column, what, name, fields, rest, lines = found.groups()
+    begin = max(int(column) - len(f"{name}.{fields}".rpartition(".")[0]), 1)
+    return f"{place}{begin}{what}{name}{rest}" + re.sub(r"\.*\^$", "." * (begin - 1) + "^", lines)
 
 
 @functools.cache
@@ -313,22 +347,38 @@ REQUEST = Message({
     "requestSubResource": "string", "name": "string", "namespace": "string", "operation": "string", "userInfo": _USER,
     "dryRun": "bool", "options": "dyn"})
 _OBJECTS = ("object", "oldObject")
-NO_AUTHORIZER = "`authorizer` is not evaluated here: no decision of it could be the real one's"
+AUTHORIZER_VARIABLES = {"authorizer": AUTHORIZER, "authorizer.requestResource": RESOURCE_CHECK}
+
+
+def authorizer_types() -> dict[str, Any]:
+    """The engine's types of the authorizer's variables."""
+    return {name: engine()[0].Type(f"kubernetes.{kind}") for name, kind in AUTHORIZER_VARIABLES.items()}
+
+
+def authorizer_values(classes: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of the authorizer's variables for a request; `deciding` answers its checks."""
+    resource = request.get("requestResource") or request.get("resource") or {}
+    asked = {"group": resource.get("group", ""), "resource": resource.get("resource", ""),
+             "subresource": request.get("requestSubResource") or request.get("subResource") or "",
+             "namespace": request.get("namespace") or "", "name": request.get("name") or ""}
+    return {"authorizer": classes[AUTHORIZER](value="{}"),
+            "authorizer.requestResource": classes[RESOURCE_CHECK](value=json.dumps(asked))}
 
 
 @functools.cache
-def _environments() -> tuple[Any, Any]:
-    """The environments in which conditions are checked, and run."""
+def _environments() -> tuple[Any, Any, Mapping[str, Any]]:
+    """The environments in which conditions are checked, and run; the classes of opaque values."""
     cel, extensions, bindings = engine()
     known = list(messages_in(REQUEST, itertools.count()))
     objects = dict.fromkeys(_OBJECTS, cel.Type.DYN)
     pool = pool_of(known)
-    checking = cel.NewEnv(pool, variables={**objects, "request": cel_type(REQUEST, known)},
-                          extensions=[*extensions, *bindings, library(typed=True, classes={})])
+    checking = cel.NewEnv(pool, variables={**objects, **authorizer_types(), "request": cel_type(REQUEST, known)},
+                          extensions=[*extensions, *bindings, library(typed=True, classes={}, authorizer=True)])
     pool = pool_of(())
-    running = cel.NewEnv(pool, variables={**objects, "request": cel.Type.DYN},
-                         extensions=[*extensions, *bindings, library(typed=False, classes=opaque_classes(pool))])
-    return checking, running
+    classes = opaque_classes(pool)
+    running = cel.NewEnv(pool, variables=dict.fromkeys((*objects, "request", *AUTHORIZER_VARIABLES), cel.Type.DYN),
+                         extensions=[*extensions, *bindings, library(typed=False, classes=classes, authorizer=True)])
+    return checking, running, classes
 
 
 class Condition:
@@ -336,9 +386,7 @@ class Condition:
 
     def __init__(self, expression: str) -> None:
         """Raises CelError if it does not compile or is not a boolean, MissingExtra without the extra `cel`."""
-        if re.search(r"(?<![\w.])authorizer\b", bare(expression)):
-            raise CelError(NO_AUTHORIZER)
-        checking, running = _environments()
+        checking, running, self._classes = _environments()
         try:
             refuse_own_names(expression)
             found = compiled(checking, expression).return_type().name()
@@ -348,11 +396,14 @@ class Condition:
             raise CelError(f"must evaluate to bool but got {found.lower()}")
         self._program, self._running = compiled(running, expression), running
 
-    def holds(self, shown: Any, old: Any, request: Any) -> bool:
-        """Whether it is true for the objects (None for none) and the request, plain values. Raises CelError."""
+    def holds(self, shown: Any, old: Any, request: Any, decide: Decide | None = None) -> bool:
+        """Whether it is true for the objects (None for none) and the request, plain values; `decide` answers the checks
+        of `authorizer`. Raises CelError."""
+        data = {"object": shown, "oldObject": old, "request": request, **authorizer_values(self._classes, request)}
+        if decide is not None:
+            deciding.set(decide)
         try:
-            found = self._program.eval(self._running.Activation(
-                {"object": shown, "oldObject": old, "request": request}))
+            found = self._program.eval(self._running.Activation(data))
         except RuntimeError as error:
             raise CelError(cleaned(str(error))) from None
         if found.type() == engine()[0].Type.ERROR:

@@ -3,15 +3,17 @@
 Each `Function` has a signature in a small language that the engine translates: names for scalars, ``[T]`` for lists,
 ``{T}`` for maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values. For the
 functions these are canonical texts, so that they are equal when their values are. A ValueError of a function is an
-error of the rule. `authorizer` is not provided: a CRD whose rules use it is refused. `celmacros.py` has formats and
-macros of two variables.
+error of the rule. `authorizer_functions` are those of `authorizer`, which policies and conditions of webhooks have, and
+rules of a CRD do not. `celmacros.py` has formats and macros of two variables.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -20,7 +22,17 @@ from urllib.parse import parse_qs, urlsplit
 from kubectl_runtime.core.meta.quantities import value_of
 from kubectl_runtime.schema.patterns import compiled
 
-OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver", "Format")
+AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK, DECISION = (
+    f"authorization.{name}" for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision"))
+OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver", "Format", AUTHORIZER, PATH_CHECK, GROUP_CHECK, RESOURCE_CHECK,
+          DECISION)
+
+Decide = Callable[[Mapping[str, str]], tuple[bool, str, str]]
+"""Whether what is asked is allowed, why, and what went wrong. Of the keys `account` is the ServiceAccount that is asked
+about instead of the user, as NAMESPACE:NAME; the others are those of ResourceAttributes, or path and verb."""
+
+deciding: ContextVar[Decide] = ContextVar("deciding")
+"""Decides the checks of the expression that this thread evaluates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +261,26 @@ def _versions() -> Iterator[Function]:
     yield Function("isLessThan", ("Semver", "Semver"), "bool", lambda a, b: _order(a) < _order(b))
     yield Function("compareTo", ("Semver", "Semver"), "int",
                    lambda a, b: (_order(a) > _order(b)) - (_order(a) < _order(b)))
+
+
+def authorizer_functions() -> Iterator[Function]:
+    """The functions of `authorizer`: a check collects what is asked, a decision is its answer, both as JSON texts."""
+    yield _asking("path", AUTHORIZER, PATH_CHECK)
+    yield _asking("group", AUTHORIZER, GROUP_CHECK)
+    yield _asking("resource", GROUP_CHECK, RESOURCE_CHECK)
+    for name in ("subresource", "namespace", "name", "fieldSelector", "labelSelector"):
+        yield _asking(name, RESOURCE_CHECK, RESOURCE_CHECK)
+    yield Function("serviceAccount", (AUTHORIZER, "string", "string"), AUTHORIZER,
+                   lambda _asked, namespace, name: json.dumps({"account": f"{namespace}:{name}"}))
+    for kind in (PATH_CHECK, RESOURCE_CHECK):
+        yield Function("check", (kind, "string"), DECISION,
+                       lambda asked, verb: json.dumps(deciding.get()({**json.loads(asked), "verb": verb})))
+    yield Function("allowed", (DECISION,), "bool", lambda decision: bool(json.loads(decision)[0]))
+    yield Function("reason", (DECISION,), "string", lambda decision: str(json.loads(decision)[1]))
+    yield Function("error", (DECISION,), "string", lambda decision: str(json.loads(decision)[2]))
+    yield Function("errored", (DECISION,), "bool", lambda decision: bool(json.loads(decision)[2]))
+
+
+def _asking(name: str, receiver: str, result: str) -> Function:
+    return Function(name, (receiver, "string"), result,
+                    lambda asked, value: json.dumps({**json.loads(asked), name: value}))

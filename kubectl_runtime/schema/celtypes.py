@@ -217,8 +217,12 @@ def pool_of(types: Iterable[tuple[str, Message]]) -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="kubernetes.proto", package="kubernetes", syntax="proto2")
     file.dependency.extend(["google/protobuf/struct.proto", "google/protobuf/timestamp.proto",
                             "google/protobuf/duration.proto"])
+    spaces = {outer: file.message_type.add(name=outer)
+              for outer in sorted({name.rpartition(".")[0] for name in OPAQUE} - {""})}
     for name in OPAQUE:
-        file.message_type.add(name=name).field.add(name="value", number=1, type=9, label=_OPTIONAL)
+        outer, _, inner = name.rpartition(".")
+        added = spaces[outer].nested_type.add(name=inner) if outer else file.message_type.add(name=name)
+        added.field.add(name="value", number=1, type=9, label=_OPTIONAL)
     for name, message in types:
         _fill(file.message_type.add(name=name), message, f".kubernetes.{name}")
     pool.AddSerializedFile(file.SerializeToString())

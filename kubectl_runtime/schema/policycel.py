@@ -1,8 +1,8 @@
 """Expressions of admission policies: validations, messages, variables and mutations. `cel.py` has the engine.
 
-An expression sees `object`, `oldObject`, `request`, `namespaceObject`, `variables` and, if the policy has a paramKind,
-`params`. The fields of `request` and `variables` are typed; a wrong name does not compile. `authorizer` is not
-supported.
+An expression sees `object`, `oldObject`, `request`, `namespaceObject`, `authorizer` (except messages) and, if the
+policy has them, `variables` and `params`. The fields of `request` and `variables` are typed; a wrong name does not
+compile.
 
 Mutations build their result with types that the engine does not have: ``Object{metadata: Object.metadata{…}}`` and
 ``JSONPatch{op: "add", …}``. They are rewritten to map literals with the same fields before they are compiled.
@@ -20,7 +20,7 @@ from typing import Any
 
 from kubectl_runtime.schema import cel
 from kubectl_runtime.schema.cel import CelError
-from kubectl_runtime.schema.cellibrary import Function
+from kubectl_runtime.schema.cellibrary import Decide, Function, deciding
 from kubectl_runtime.schema.celtypes import Message, Scalar, Type, opaque_classes, pool_of
 
 _VARIABLE = re.compile(r"(?<![\w.])variables\s*\.\s*\??\s*(\w+)")
@@ -85,7 +85,7 @@ class Kind:
 
 BOOL = Kind(("BOOL",), "bool")
 STRING = Kind(("STRING",), "string")
-ANNOTATION = Kind(("STRING", "NULL"), "string or null")
+ANNOTATION = Kind(("STRING", "NULL"), "one of [string null_type]")
 APPLY = Kind(("MAP",), "Object")
 JSON_PATCH = Kind(("LIST",), "list(JSONPatch)")
 ANY = Kind((), "")
@@ -100,27 +100,28 @@ class Expressions:
         self._types: dict[str, Type] = {}
         self._variables: dict[str, str] = {}
         self._programs: dict[str, Any] = {}
-        self._checking, self._running = _checking((), has_params=has_params), _running()
+        self._running, self._classes = _running()
         for name, expression in variables:
             self.add_variable(name, expression)
 
     def add_variable(self, name: str, expression: str) -> None:
         """Define a variable for the following expressions. Raises CelError."""
-        result = self._check(expression, ANY)
+        self._types[name] = "dyn"  # for a variable that does not compile, too: then only that is an error
+        result = self._check(expression, ANY, without=name)
         self._types[name] = _BY_RESULT.get(result, "dyn")
         self._variables[name] = expression
-        self._checking = _checking(tuple(self._types.items()), has_params=self._has_params)
 
     def check(self, expression: str, kind: Kind) -> None:
         """Raise CelError for an expression that does not compile or has another type."""
         self._check(expression, kind)
 
-    def _check(self, expression: str, kind: Kind) -> str:
-        if re.search(r"(?<![\w.])authorizer\b", cel.bare(expression)):
-            raise CelError(cel.NO_AUTHORIZER)
+    def _check(self, expression: str, kind: Kind, without: str = "") -> str:
         text = expanded(expression)
+        types = tuple((name, known) for name, known in self._types.items() if name != without)
+        checking = _checking(types, has_variables=bool(self._types), has_params=self._has_params,
+                             has_authorizer=kind is not STRING)
         try:
-            found = cel.compiled(self._checking, text).return_type().name()
+            found = cel.compiled(checking, text).return_type().name()
         except CelError as error:
             raise CelError(f"compilation failed: {error}".replace(text, expression)) from None
         plain = re.sub(r"<.*", "", found)
@@ -131,7 +132,9 @@ class Expressions:
 
     def evaluate(self, expression: str, values: Values) -> Any:
         """The result of an expression, as a JSON value. Raises CelError with the whole text of the real server."""
-        data = dict(values.data)
+        data = {**values.data, **cel.authorizer_values(self._classes, values.data["request"] or {})}
+        if values.decide is not None:
+            deciding.set(values.decide)
         named = dict.fromkeys(_VARIABLE.findall(expression)) if self._variables else {}
         known, failures = self._values_of(named, values)
         data["variables"] = known
@@ -169,7 +172,10 @@ class Expressions:
 class Values:
     """What the expressions of a policy see of one request; variables are evaluated when they are needed."""
 
-    def __init__(self, shown: Any, old: Any, request: Any, namespace: Any, params: Any = None) -> None:
+    def __init__(self, shown: Any, old: Any, request: Any, namespace: Any, params: Any = None,
+                 decide: Decide | None = None) -> None:
+        """`decide` answers the checks of `authorizer`."""
+        self.decide = decide
         self.data = {"object": shown, "oldObject": old, "request": request, "namespaceObject": namespace,
                      "params": params}
         self.variables: dict[str, Any] = {}
@@ -188,23 +194,29 @@ def plain_value(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _checking(variables: tuple[tuple[str, Type], ...], *, has_params: bool) -> Any:
+def _checking(variables: tuple[tuple[str, Type], ...], *, has_variables: bool, has_params: bool,
+              has_authorizer: bool) -> Any:
     engine, extensions, bindings = cel.engine()
     typed = Message(dict(variables))
     known = [*cel.messages_in(cel.REQUEST, itertools.count()), ("variables", typed)]
     values = {name: engine.Type.DYN for name in _VALUES if name != "params" or has_params}
-    own = {"request": cel.cel_type(cel.REQUEST, known), "variables": cel.cel_type(typed, known)}
+    own = {"request": cel.cel_type(cel.REQUEST, known)}
+    if has_variables:
+        own["variables"] = cel.cel_type(typed, known)
+    if has_authorizer:
+        own |= cel.authorizer_types()
     return engine.NewEnv(pool_of(known), variables={**values, **own}, extensions=[
-        *extensions, *bindings, cel.library(typed=True, classes={}), _patches()])
+        *extensions, *bindings, cel.library(typed=True, classes={}, authorizer=has_authorizer), _patches()])
 
 
 @functools.cache
-def _running() -> Any:
+def _running() -> tuple[Any, Mapping[str, Any]]:
     engine, extensions, bindings = cel.engine()
     pool = pool_of(())
-    values = dict.fromkeys((*_VALUES, "request", "variables"), engine.Type.DYN)
+    classes = opaque_classes(pool)
+    values = dict.fromkeys((*_VALUES, "request", "variables", *cel.AUTHORIZER_VARIABLES), engine.Type.DYN)
     return engine.NewEnv(pool, variables=values, extensions=[
-        *extensions, *bindings, cel.library(typed=False, classes=opaque_classes(pool)), _patches()])
+        *extensions, *bindings, cel.library(typed=False, classes=classes, authorizer=True), _patches()]), classes
 
 
 @functools.cache

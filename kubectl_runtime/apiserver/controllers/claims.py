@@ -266,10 +266,14 @@ def _complete(cluster: Cluster, version: Version, claim: Object, name: str) -> N
         obj = volume.decode()
         reference = dig(obj, "spec.claimRef")
         if reference is None:
-            patch(cluster, served_type(cluster, VOLUMES), volume, {"spec": {"claimRef": _reference(version)}},
-                  agent=AGENT)
+            patch(cluster, served_type(cluster, VOLUMES), volume, {
+                "metadata": {"annotations": {_BOUND_BY: "yes"}},
+                "spec": {"claimRef": _reference(version)}}, agent=AGENT)
         elif reference.get("uid") not in (None, "", version.uid) or reference.get("name") != version.name:
             return
+        if _COMPLETED not in (claim["metadata"].get("annotations") or {}):
+            patch(cluster, served_type(cluster, CLAIMS), version, {"metadata": {"annotations": {_COMPLETED: "yes"}}},
+                  agent=AGENT)
         status = {"phase": "Bound", "accessModes": obj["spec"].get("accessModes") or [],
                   "capacity": obj["spec"].get("capacity") or {}}
     before = claim.get("status") or {}

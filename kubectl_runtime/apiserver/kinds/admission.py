@@ -273,8 +273,8 @@ class ValidatingPolicyStrategy(MutatingPolicyStrategy):
         ("spec.validations[*]", r.Rules(
             _EXPRESSION,
             ("reason", r.choice("Forbidden", "Invalid", "RequestEntityTooLarge")))),
-        ("spec", _expression_causes),
         ("", _annotations),
+        ("spec", _expression_causes),
     )
 
 

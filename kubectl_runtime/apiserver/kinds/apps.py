@@ -412,4 +412,4 @@ class ControllerRevisionStrategy(BuiltinStrategy):
         r.when(r.has("data"), ("data", r.required("data must be a valid JSON object",
                                             unless=lambda data: isinstance(data, dict)))),
     )
-    update_rules = r.Rules(("data", r.FIXED))
+    update_rules = r.Rules(("revision", r.NATURAL), ("data", r.FIXED))

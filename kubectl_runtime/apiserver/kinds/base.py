@@ -6,7 +6,9 @@ as by the real server; accepted texts that are not canonical get a warning.
 
 from __future__ import annotations
 
+import difflib
 import ipaddress
+import json
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -176,6 +178,14 @@ def default_class(ctx: StrategyContext, group: str, plural: str, annotation: str
 def true_conditions(status: Object) -> set[str]:
     """The types of the conditions in a status that are True."""
     return {entry.get("type", "") for entry in status.get("conditions") or () if entry.get("status") == "True"}
+
+
+def difference(before: Any, after: Any, *, as_given: bool = False) -> str:
+    """A readable difference of two values. The real server prints its internal Go structs: this prints the API's JSON,
+    or values `as_given` the names and the order of a struct."""
+    old, new = (json.dumps(value, indent=1, sort_keys=not as_given, ensure_ascii=False).splitlines(keepends=True)
+                for value in (before, after))
+    return "".join(list(difflib.unified_diff(old, new))[2:])
 
 
 def dig(obj: Any, path: str) -> Any:

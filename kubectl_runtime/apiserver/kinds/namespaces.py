@@ -18,12 +18,11 @@ from kubectl_runtime.apiserver.kinds.base import (
 )
 from kubectl_runtime.apiserver.names import dns_label_errors
 from kubectl_runtime.apiserver.objectmeta import STANDARD_FINALIZERS, collector_finalizers
+from kubectl_runtime.apiserver.policies.podsecurity import label_problems
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
 from kubectl_runtime.core.meta.quantities import value_of
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-_SECURITY_LABELS = {f"pod-security.kubernetes.io/{mode}" for mode in ("enforce", "audit", "warn")}
-_SECURITY_LEVELS = ("privileged", "baseline", "restricted")
 
 
 def _finalizer(name: str, path: str) -> list[Cause]:
@@ -35,8 +34,7 @@ def _finalizer(name: str, path: str) -> list[Cause]:
 
 
 def _security_levels(labels: Object | None, path: str) -> list[Cause]:
-    return [errors.invalid_value(f"{path}[{label}]", level, "must be one of privileged, baseline, restricted")
-            for label, level in (labels or {}).items() if label in _SECURITY_LABELS and level not in _SECURITY_LEVELS]
+    return [errors.invalid_value(f"{path}[{label}]", value, why) for label, value, why in label_problems(labels or {})]
 
 
 _FINALIZERS = r.Rules(("spec.finalizers[*]", _finalizer))

@@ -12,6 +12,7 @@ from kubectl_runtime.apiserver.kinds.base import (
     NOT_NEGATIVE,
     BuiltinStrategy,
     default_class,
+    difference,
     dig,
     put_default,
     selector_causes,
@@ -114,17 +115,36 @@ class ClaimStrategy(BuiltinStrategy):
         if subresource == "status":
             return []
         causes = self.validate_create(new, ctx)
-        if _fixed_parts(new["spec"], old["spec"]) != _fixed_parts(old["spec"], old["spec"]):
+        fixed, before_it = (_fixed_parts(spec, old["spec"]) for spec in (new["spec"], old["spec"]))
+        if fixed != before_it:
+            changeable = {key: value for key, value in old["spec"].items() if key not in before_it}
+            resources = {"resources": {**(fixed.get("resources") or {}),
+                                       "requests": dig(old, "spec.resources.requests")}}
             causes.append(errors.forbidden_field(
                 "spec", "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
-                "bound claims\n"))
+                "bound claims\n" + difference(_as_in_go(old["spec"]), _as_in_go(
+                    {**changeable, **fixed, **(resources if old["spec"].get("volumeName") else {})}), as_given=True)))
         if new["spec"].get("volumeMode") != old["spec"].get("volumeMode"):
             causes.append(_FIXED_MODE.refuse("", new["spec"].get("volumeMode")))
         size, before = (dig(obj, "spec.resources.requests.storage") for obj in (new, old))
         if size is not None and before is not None and value_of(size) < value_of(before):
             causes.append(errors.forbidden_field("spec.resources.requests.storage",
                                                  "field can not be less than status.capacity"))
+        if not causes and size is not None and before is not None and value_of(size) > value_of(before):
+            _refuse_growth(new, old, ctx)
         return causes
+
+
+def _refuse_growth(new: Object, old: Object, ctx: StrategyContext) -> None:
+    """Raise the 403 of a claim whose class lets no volume grow."""
+    name = new["spec"].get("storageClassName")
+    if name and name == old["spec"].get("storageClassName") and any(
+            found.get("allowVolumeExpansion") for found in ctx.objects("storage.k8s.io", "storageclasses")
+            if found["metadata"]["name"] == name):
+        return
+    raise errors.forbidden("", "persistentvolumeclaims", new["metadata"]["name"], (
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support "
+        "resize"))
 
 
 def _normalize_data_source(spec: Object, *, created: bool) -> None:
@@ -142,6 +162,16 @@ def _normalize_data_source(spec: Object, *, created: bool) -> None:
             spec["dataSourceRef"] = dict(source)
     elif reference is not None and source is None:
         spec["dataSource"] = dict(reference)
+
+
+def _as_in_go(spec: Object) -> Object:
+    """A claim's spec with the names and the order of the fields of the real server's struct."""
+    resources = spec.get("resources") or {}
+    return {"AccessModes": spec.get("accessModes"), "Selector": spec.get("selector"),
+            "Resources": {"Limits": resources.get("limits"), "Requests": resources.get("requests")},
+            "VolumeName": spec.get("volumeName") or "",
+            **{key[:1].upper() + key[1:]: spec.get(key) for key in (
+                "storageClassName", "volumeMode", "dataSource", "dataSourceRef", "volumeAttributesClassName")}}
 
 
 def _fixed_parts(spec: Object, before: Object) -> Object:

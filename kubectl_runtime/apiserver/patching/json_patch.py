@@ -30,6 +30,12 @@ class PatchFailed(Exception):
     """An operation cannot be applied; the text is that of the real server's library."""
 
 
+class TestFailed(PatchFailed):
+    """A `test` found another value."""
+
+    __test__ = False  # it is no test of pytest's
+
+
 @dataclass(slots=True)
 class _Document:
     """The document during the patch, which may replace it."""
@@ -214,7 +220,7 @@ def _test(document: _Document, operation: Operation) -> None:
         with _told("test", pointer):
             found = _get(container, token)
     if not _same(found, operation.get("value")):
-        raise PatchFailed(f"testing value {pointer} failed: test failed")
+        raise TestFailed(f"testing value {pointer} failed: test failed")
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -16,12 +16,12 @@ from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.kinds.base import label_selector
 from kubectl_runtime.apiserver.managedfields.typed_merge import merge, typed_errors
 from kubectl_runtime.apiserver.output.negotiation import shown_object
-from kubectl_runtime.apiserver.patching.json_patch import PatchFailed, patched
+from kubectl_runtime.apiserver.patching.json_patch import PatchFailed, TestFailed, patched
 from kubectl_runtime.apiserver.policies.configured import Binding, Match, Policy
 from kubectl_runtime.apiserver.query import LabelSelector
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.apiserver.storage import ServedResource
-from kubectl_runtime.apiserver.webhooks.review import Attributes, Kind, as_version, matched, request_of
+from kubectl_runtime.apiserver.webhooks.review import Attributes, Kind, as_version, decision_of, matched, request_of
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.schema.cel import CelError
@@ -160,7 +160,7 @@ def _values(ctx: RequestContext, asked: Attributes, target: Target, params: Obje
     if asked.namespace and asked.resource.plural != "namespaces":
         stored = ctx.cluster.storage.get("/namespaces", "", asked.namespace)
         namespace = None if stored is None else {"kind": "Namespace", "apiVersion": "v1", **stored.decode()}
-    return Values(shown, old, request_of(ctx, kind, resource, asked), namespace, params)
+    return Values(shown, old, request_of(ctx, kind, resource, asked), namespace, params, decision_of(ctx))
 
 
 def _conditions_hold(policy: Policy, values: Values) -> bool:
@@ -201,39 +201,54 @@ def mutated(ctx: RequestContext, asked: Attributes, policy: Policy, binding: Bin
     if shown is None:
         return None
     result: Object | None = None
+    failures: list[str] = []
     try:
         for params in _params(ctx, policy, binding, asked):
-            changed = _changed(ctx, policy, asked, target, params, result or shown)
+            changed = _changed(ctx, policy, asked, target, params, result or shown, failures)
             result = result if changed is None else changed
     except (PolicyFailure, CelError, MissingExtra) as error:
-        if policy.fails_closed:
-            raise _invalid(asked, f"policy '{policy.name}' with binding '{binding.name}' denied request: {error}",
-                           "Invalid") from None
+        failures.append(str(error))
+    if failures and policy.fails_closed:
+        told = [f"policy '{policy.name}' with binding '{binding.name}' denied request: {why}" for why in failures]
+        error = errors.forbidden(asked.resource.group, asked.resource.plural, asked.name, told[0],
+                                 [errors.Cause("", why, "") for why in told])
+        error.message, error.reason = told[0], "Invalid"
+        raise error
     return result
 
 
 def _changed(ctx: RequestContext, policy: Policy, asked: Attributes, target: Target, params: Object | None,
-             shown: Object) -> Object | None:
+             shown: Object, failures: list[str]) -> Object | None:
+    """The object after all mutations; those that fail are left out and added to `failures`."""
     values = _values(ctx, asked, target, params)
     values.data["object"] = shown
     if not _conditions_hold(policy, values):
         return None
     for mutation in policy.spec.get("mutations") or ():
-        values = Values(shown, values.data["oldObject"], values.data["request"], values.data["namespaceObject"], params)
-        if mutation.get("patchType") == "JSONPatch":
-            shown = _patched(policy, mutation["jsonPatch"]["expression"], values, shown)
-        else:
-            shown = _applied(policy, mutation["applyConfiguration"]["expression"], values, shown,
-                             target[0].schema or ANY)
+        try:
+            shown = _mutated_once(policy, mutation, values, shown, params, target)
+        except (PolicyFailure, CelError) as error:
+            failures.append(str(error))
     return shown
+
+
+def _mutated_once(policy: Policy, mutation: Object, before: Values, shown: Object, params: Object | None,
+                  target: Target) -> Object:
+    data = before.data
+    values = Values(shown, data["oldObject"], data["request"], data["namespaceObject"], params, before.decide)
+    if mutation.get("patchType") == "JSONPatch":
+        return _patched(policy, mutation["jsonPatch"]["expression"], values, shown)
+    return _applied(policy, mutation["applyConfiguration"]["expression"], values, shown, target[0].schema or ANY)
 
 
 def _patched(policy: Policy, expression: str, values: Values, shown: Object) -> Object:
     operations = policy.expressions.evaluate(expression, values)
     try:
         result: Object = patched(json_copy(shown), operations)
+    except TestFailed:
+        return shown  # a `test` decides whether the others are applied
     except (PatchFailed, errors.StatusError) as error:
-        raise PolicyFailure(f"error applying patch: {error}") from None
+        raise PolicyFailure(f"JSON Patch: {error}") from None
     return result
 
 

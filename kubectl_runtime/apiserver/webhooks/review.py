@@ -11,10 +11,13 @@ server, version and uid of a v1beta1 answer are not checked.
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from kubectl_runtime.apiserver import errors
+from kubectl_runtime.apiserver.access import Attributes as Checked
+from kubectl_runtime.apiserver.access import as_user
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.crds.instances import CustomStrategy
 from kubectl_runtime.apiserver.errors import go_quoted
@@ -26,6 +29,7 @@ from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.objects import admission
 from kubectl_runtime.schema.cel import CelError, condition
+from kubectl_runtime.schema.cellibrary import Decide
 
 Object = dict[str, Any]
 
@@ -330,6 +334,20 @@ def _names(text: str, plural: str, subresource: str) -> bool:
     return resource in ("*", plural) and part in ("*", subresource)
 
 
+def decision_of(ctx: RequestContext) -> Decide:
+    """What answers the checks of `authorizer` in expressions: the permissions of the request's user, or of the
+    ServiceAccount that the check names."""
+    def decide(asked: Mapping[str, str]) -> tuple[bool, str, str]:
+        user = as_user(f"system:serviceaccount:{asked['account']}") if "account" in asked else ctx.user_info
+        parts = {key: value for key, value in asked.items() if key in _CHECKED}
+        found = ctx.access.authorize(Checked(user, is_resource="path" not in asked, **parts))
+        return found.allowed, found.reason, found.error
+    return decide
+
+
+_CHECKED = ("verb", "group", "resource", "subresource", "namespace", "name", "path")
+
+
 def _holds(ctx: RequestContext, found: Invocation, asked: Attributes) -> bool:
     """Whether all conditions are true. A false condition decides; otherwise one that cannot be evaluated, by the
     failure policy."""
@@ -338,7 +356,7 @@ def _holds(ctx: RequestContext, found: Invocation, asked: Attributes) -> bool:
     failures = []
     for _, expression in found.hook.conditions:
         try:
-            if not condition(expression).holds(shown, old, request):
+            if not condition(expression).holds(shown, old, request, decision_of(ctx)):
                 return False
         except (CelError, MissingExtra) as error:
             failures.append(f"expression '{expression}' resulted in error: {error}")

@@ -14,7 +14,8 @@ from tests.tools.recorder.wire import Server
 TOKENS = 'admin-token,admin,1,"system:masters"\nalice-token,alice,2,"devs"\n'
 MANAGER_CONTROLLERS = ("garbage-collector", "namespace", "deployment", "replicaset", "serviceaccount",
                        "root-ca-certificate-publisher", "statefulset", "daemonset", "job", "cronjob", "node-lifecycle",
-                       "persistentvolumeclaim-protection", "persistentvolume-protection", "persistentvolume-binder")
+                       "persistentvolumeclaim-protection", "persistentvolume-protection", "persistentvolume-binder",
+                       "disruption", "resourcequota", "endpoint", "endpointslice")
 AT_A_TIME = 8  # most of a vector's time is waiting: for a watch to be quiet, for a timeout
 
 

@@ -5,8 +5,6 @@ no template, gets service links and requests from limits.
 """
 from __future__ import annotations
 
-import difflib
-import json
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ from typing import Any, ClassVar
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import limits
-from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, dig, fill, put_default
+from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, difference, dig, fill, put_default
 from kubectl_runtime.apiserver.kinds.limits import default_resources, quality_of_service
 from kubectl_runtime.apiserver.kinds.plain import SYSTEM_PRIORITIES
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import pod_spec_causes
@@ -179,7 +177,7 @@ def update_causes(new: Object, old: Object) -> Iterator[Cause]:
                                    "only additions to spec.nodeSelector are allowed (no mutations or deletions)")
     allowed = _with_allowed_changes(old, new, gated=bool(gates))
     if allowed != new:
-        yield errors.forbidden_field("spec", _GENERAL + _difference(allowed, new))
+        yield errors.forbidden_field("spec", _GENERAL + difference(allowed, new))
 
 
 def _deadline_causes(new: int | None, old: int | None) -> Iterator[Cause]:
@@ -226,12 +224,6 @@ def _adds_affinity(old: Object, new: Object) -> bool:
     return parts[0] == parts[1] and not (old.get("affinity") or {}).get("nodeAffinity")
 
 
-def _difference(before: Any, after: Any) -> str:
-    """A readable difference. The real server prints its internal Go structs; this prints the API's JSON."""
-    old, new = (json.dumps(value, indent=1, sort_keys=True).splitlines(keepends=True) for value in (before, after))
-    return "".join(list(difflib.unified_diff(old, new))[2:])
-
-
 def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
     """The causes of ephemeral containers that were changed or removed; they may only be added."""
     known = {entry.get("name") for key in ("containers", "initContainers") for entry in new.get(key) or ()}
@@ -250,7 +242,7 @@ def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
         elif given[name] != container:
             yield errors.forbidden_field("spec.ephemeralContainers",
                                          f'existing ephemeral containers "{name}" may not be changed\n'
-                                         + _difference(container, given[name]))
+                                         + difference(container, given[name]))
 
 
 def resize_causes(new: Object, old: Object) -> Iterator[Cause]:
