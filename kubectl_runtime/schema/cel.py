@@ -227,6 +227,11 @@ def refuse_own_names(expression: str) -> None:
         raise CelError(f"ERROR: <input>: undeclared reference to '{found[1] or found[2]}' (in container '')")
 
 
+def type_name(found: str) -> str:
+    """The engine's name of a type in cel-go's form."""
+    return found if found.startswith("kubernetes.") else found.lower()
+
+
 def compiled(environment: Any, expression: str) -> Any:
     """The compiled expression. Raises CelError with the compiler's text."""
     whole = celmacros.expanded(expression)
@@ -393,7 +398,7 @@ class Condition:
         except CelError as error:
             raise CelError(f"compilation failed: {error}") from None
         if found != "BOOL":
-            raise CelError(f"must evaluate to bool but got {found.lower()}")
+            raise CelError(f"must evaluate to bool but got {type_name(found)}")
         self._program, self._running = compiled(running, expression), running
 
     def holds(self, shown: Any, old: Any, request: Any, decide: Decide | None = None) -> bool:

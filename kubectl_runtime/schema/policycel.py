@@ -127,7 +127,7 @@ class Expressions:
         plain = re.sub(r"<.*", "", found)
         built = "Object" if kind is APPLY else "JSONPatch" if kind is JSON_PATCH else ""
         if kind.results and (plain not in kind.results or (built and text == expression and plain == "MAP")):
-            raise CelError(f"must evaluate to {kind.wanted} but got {found.lower()}")
+            raise CelError(f"must evaluate to {kind.wanted} but got {cel.type_name(found)}")
         return str(found)
 
     def evaluate(self, expression: str, values: Values) -> Any:

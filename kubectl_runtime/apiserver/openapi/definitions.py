@@ -1,139 +1,62 @@
 """Schemas for OpenAPI documents, from the definitions of the built-in kinds and from the schemas of CRDs.
 
-The generated definitions lack enums, which `kubectl explain` shows; `ENUMS` has them. The defaults that a real server
-writes at fields without a default of their own (`{}`, "" and 0) are left out.
+The generated definitions lack enums, which `kubectl explain` shows; enums.json.gz has them, with their texts, from the
+documents of a kube-apiserver 1.36: a list of [values, text, fields]. They also lack most defaults. Those of Go's zero
+values are at the fields that are always written (`kinds.typed`), the others in `_DEFAULTS`.
 """
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
 from typing import Any
 
+import msgspec
+
+from kubectl_runtime.apiserver.kinds.typed.decode import types
 from kubectl_runtime.apiserver.schemas import definition_names
 from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.schema.definitions import definitions, descriptions
 
-# (values, the fields that take them), from the types marked `+enum` in k8s.io/api 1.36.2.
-_ENUMS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (("Equivalent", "Exact"),
-     "admissionregistration.v1.MatchResources.matchPolicy admissionregistration.v1.MutatingWebhook.matchPolicy "
-     "admissionregistration.v1.ValidatingWebhook.matchPolicy "
-     "admissionregistration.v1alpha1.MatchResources.matchPolicy"),
-    (("Fail", "Ignore"),
-     "admissionregistration.v1.MutatingAdmissionPolicySpec.failurePolicy "
-     "admissionregistration.v1.MutatingWebhook.failurePolicy "
-     "admissionregistration.v1.ValidatingAdmissionPolicySpec.failurePolicy "
-     "admissionregistration.v1.ValidatingWebhook.failurePolicy "
-     "admissionregistration.v1alpha1.MutatingAdmissionPolicySpec.failurePolicy"),
-    (("IfNeeded", "Never"),
-     "admissionregistration.v1.MutatingAdmissionPolicySpec.reinvocationPolicy "
-     "admissionregistration.v1.MutatingWebhook.reinvocationPolicy"),
-    (("None", "NoneOnDryRun", "Some", "Unknown"),
-     "admissionregistration.v1.MutatingWebhook.sideEffects admissionregistration.v1.ValidatingWebhook.sideEffects"),
-    (("ApplyConfiguration", "JSONPatch"),
-     "admissionregistration.v1.Mutation.patchType admissionregistration.v1alpha1.Mutation.patchType "
-     "admissionregistration.v1beta1.Mutation.patchType"),
-    (("*", "CONNECT", "CREATE", "DELETE", "UPDATE"), "admissionregistration.v1.RuleWithOperations.operations"),
-    (("Audit", "Deny", "Warn"), "admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec.validationActions"),
-    (("Allow", "Deny"), "admissionregistration.v1alpha1.ParamRef.parameterNotFoundAction"),
-    (("OnDelete", "RollingUpdate"), "apps.v1.DaemonSetUpdateStrategy.type apps.v1.StatefulSetUpdateStrategy.type"),
-    (("Recreate", "RollingUpdate"), "apps.v1.DeploymentStrategy.type"),
-    (("OrderedReady", "Parallel"), "apps.v1.StatefulSetSpec.podManagementPolicy"),
-    (("Allow", "Forbid", "Replace"), "batch.v1.CronJobSpec.concurrencyPolicy"),
-    (("Indexed", "NonIndexed"), "batch.v1.JobSpec.completionMode"),
-    (("Failed", "TerminatingOrFailed"), "batch.v1.JobSpec.podReplacementPolicy"),
-    (("In", "NotIn"), "batch.v1.PodFailurePolicyOnExitCodesRequirement.operator"),
-    (("Count", "FailIndex", "FailJob", "Ignore"), "batch.v1.PodFailurePolicyRule.action"),
-    (("any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
-     "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system",
-     "ipsec tunnel", "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc",
-     "ocsp signing", "s/mime", "server auth", "signing", "timestamping"),
-     "certificates.v1.CertificateSigningRequestSpec.usages"),
-    (("Localhost", "RuntimeDefault", "Unconfined"), "core.v1.AppArmorProfile.type core.v1.SeccompProfile.type"),
-    (("None", "ReadOnly", "ReadWrite"), "core.v1.AzureDiskVolumeSource.cachingMode"),
-    (("Dedicated", "Managed", "Shared"), "core.v1.AzureDiskVolumeSource.kind"),
-    (("Always", "IfNotPresent", "Never"),
-     "core.v1.Container.imagePullPolicy core.v1.EphemeralContainer.imagePullPolicy "
-     "core.v1.ImageVolumeSource.pullPolicy"),
-    (("FallbackToLogsOnError", "File"),
-     "core.v1.Container.terminationMessagePolicy core.v1.EphemeralContainer.terminationMessagePolicy"),
-    (("SCTP", "TCP", "UDP"),
-     "core.v1.ContainerPort.protocol core.v1.EndpointPort.protocol core.v1.PortStatus.protocol "
-     "core.v1.ServicePort.protocol discovery.v1.EndpointPort.protocol networking.v1.IngressPortStatus.protocol "
-     "networking.v1.NetworkPolicyPort.protocol"),
-    (("SIGABRT", "SIGALRM", "SIGBUS", "SIGCHLD", "SIGCLD", "SIGCONT", "SIGFPE", "SIGHUP", "SIGILL", "SIGINT",
-     "SIGIO", "SIGIOT", "SIGKILL", "SIGPIPE", "SIGPOLL", "SIGPROF", "SIGPWR", "SIGQUIT", "SIGRTMAX",
-     "SIGRTMAX-1", "SIGRTMAX-10", "SIGRTMAX-11", "SIGRTMAX-12", "SIGRTMAX-13", "SIGRTMAX-14", "SIGRTMAX-2",
-     "SIGRTMAX-3", "SIGRTMAX-4", "SIGRTMAX-5", "SIGRTMAX-6", "SIGRTMAX-7", "SIGRTMAX-8", "SIGRTMAX-9",
-     "SIGRTMIN", "SIGRTMIN+1", "SIGRTMIN+10", "SIGRTMIN+11", "SIGRTMIN+12", "SIGRTMIN+13", "SIGRTMIN+14",
-     "SIGRTMIN+15", "SIGRTMIN+2", "SIGRTMIN+3", "SIGRTMIN+4", "SIGRTMIN+5", "SIGRTMIN+6", "SIGRTMIN+7",
-     "SIGRTMIN+8", "SIGRTMIN+9", "SIGSEGV", "SIGSTKFLT", "SIGSTOP", "SIGSYS", "SIGTERM", "SIGTRAP", "SIGTSTP",
-     "SIGTTIN", "SIGTTOU", "SIGURG", "SIGUSR1", "SIGUSR2", "SIGVTALRM", "SIGWINCH", "SIGXCPU", "SIGXFSZ"),
-     "core.v1.ContainerStatus.stopSignal core.v1.Lifecycle.stopSignal"),
-    (("HTTP", "HTTPS"), "core.v1.HTTPGetAction.scheme"),
-    (("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"),
-     "core.v1.HostPathVolumeSource.type"),
-    (("InProgress", "Infeasible", "Pending"), "core.v1.ModifyVolumeStatus.status"),
-    (("Active", "Terminating"), "core.v1.NamespaceStatus.phase"),
-    (("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"), "core.v1.NodeSelectorRequirement.operator"),
-    (("Pending", "Running", "Terminated"), "core.v1.NodeStatus.phase"),
-    (("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"),
-     "core.v1.PersistentVolumeClaimSpec.accessModes core.v1.PersistentVolumeClaimStatus.accessModes "
-     "core.v1.PersistentVolumeSpec.accessModes"),
-    (("Block", "Filesystem"), "core.v1.PersistentVolumeClaimSpec.volumeMode core.v1.PersistentVolumeSpec.volumeMode"),
-    (("Bound", "Lost", "Pending"), "core.v1.PersistentVolumeClaimStatus.phase"),
-    (("Delete", "Recycle", "Retain"),
-     "core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy storage.v1.StorageClass.reclaimPolicy"),
-    (("Available", "Bound", "Failed", "Pending", "Released"), "core.v1.PersistentVolumeStatus.phase"),
-    (("Always", "OnRootMismatch"), "core.v1.PodSecurityContext.fsGroupChangePolicy"),
-    (("Merge", "Strict"), "core.v1.PodSecurityContext.supplementalGroupsPolicy"),
-    (("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"), "core.v1.PodSpec.dnsPolicy"),
-    (("Never", "PreemptLowerPriority"),
-     "core.v1.PodSpec.preemptionPolicy scheduling.v1.PriorityClass.preemptionPolicy"),
-    (("Always", "Never", "OnFailure"), "core.v1.PodSpec.restartPolicy"),
-    (("Failed", "Pending", "Running", "Succeeded", "Unknown"), "core.v1.PodStatus.phase"),
-    (("BestEffort", "Burstable", "Guaranteed"), "core.v1.PodStatus.qosClass"),
-    (("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass",
-     "Terminating", "VolumeAttributesClass"),
-     "core.v1.ResourceQuotaSpec.scopes core.v1.ScopedResourceSelectorRequirement.scopeName"),
-    (("DoesNotExist", "Exists", "In", "NotIn"), "core.v1.ScopedResourceSelectorRequirement.operator"),
-    (("Default", "Unmasked"), "core.v1.SecurityContext.procMount"),
-    (("Cluster", "Local"), "core.v1.ServiceSpec.externalTrafficPolicy core.v1.ServiceSpec.internalTrafficPolicy"),
-    (("", "IPv4", "IPv6"), "core.v1.ServiceSpec.ipFamilies"),
-    (("PreferDualStack", "RequireDualStack", "SingleStack"), "core.v1.ServiceSpec.ipFamilyPolicy"),
-    (("ClientIP", "None"), "core.v1.ServiceSpec.sessionAffinity"),
-    (("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"), "core.v1.ServiceSpec.type"),
-    (("NoExecute", "NoSchedule", "PreferNoSchedule"), "core.v1.Taint.effect core.v1.Toleration.effect"),
-    (("Equal", "Exists", "Gt", "Lt"), "core.v1.Toleration.operator"),
-    (("Honor", "Ignore"),
-     "core.v1.TopologySpreadConstraint.nodeAffinityPolicy core.v1.TopologySpreadConstraint.nodeTaintsPolicy"),
-    (("DoNotSchedule", "ScheduleAnyway"), "core.v1.TopologySpreadConstraint.whenUnsatisfiable"),
-    (("Bidirectional", "HostToContainer", "None"), "core.v1.VolumeMount.mountPropagation"),
-    (("FQDN",), "discovery.v1.EndpointSlice.addressType"),
-    (("Exact", "ImplementationSpecific", "Prefix"), "networking.v1.HTTPIngressPath.pathType"),
-    (("Egress", "Ingress"), "networking.v1.NetworkPolicySpec.policyTypes"),
-    (("AlwaysAllow", "IfHealthyBudget"), "policy.v1.PodDisruptionBudgetSpec.unhealthyPodEvictionPolicy"),
-    (("FromClaim", "FromClass"),
-     "resource.v1.DeviceAllocationConfiguration.source resource.v1beta1.DeviceAllocationConfiguration.source "
-     "resource.v1beta2.DeviceAllocationConfiguration.source"),
-    (("All", "ExactCount"),
-     "resource.v1.DeviceSubRequest.allocationMode resource.v1.ExactDeviceRequest.allocationMode "
-     "resource.v1beta1.DeviceRequest.allocationMode resource.v1beta1.DeviceSubRequest.allocationMode "
-     "resource.v1beta2.DeviceSubRequest.allocationMode resource.v1beta2.ExactDeviceRequest.allocationMode"),
-    (("NoExecute", "NoSchedule", "None"),
-     "resource.v1.DeviceTaint.effect resource.v1.DeviceToleration.effect resource.v1alpha3.DeviceTaint.effect "
-     "resource.v1beta1.DeviceTaint.effect resource.v1beta1.DeviceToleration.effect "
-     "resource.v1beta2.DeviceTaint.effect resource.v1beta2.DeviceToleration.effect"),
-    (("Equal", "Exists"),
-     "resource.v1.DeviceToleration.operator resource.v1beta1.DeviceToleration.operator "
-     "resource.v1beta2.DeviceToleration.operator"),
-    (("Pod", "PodGroup"),
-     "scheduling.v1alpha2.PodGroupSpec.disruptionMode scheduling.v1alpha2.PodGroupTemplate.disruptionMode"),
-    (("Immediate", "WaitForFirstConsumer"), "storage.v1.StorageClass.volumeBindingMode"),
-)
-ENUMS = {tuple(f"io.k8s.api.{place}".rsplit(".", 1)): values for values, places in _ENUMS for place in places.split()}
-
-
 Object = dict[str, Any]
+
+# Defaults by the `+default` markers of k8s.io/api, where the definitions have none.
+_DEFAULTS: dict[str, Any] = {
+    "ScaleSpec.replicas": 0, "ReplicationControllerSpec.minReadySeconds": 0, "ReplicationControllerSpec.replicas": 1,
+    "AzureDiskVolumeSource.readOnly": False, "AzureDiskVolumeSource.cachingMode": "ReadWrite",
+    "AzureDiskVolumeSource.fsType": "ext4", "AzureDiskVolumeSource.kind": "Shared", "FileKeySelector.optional": False,
+    "DeviceToleration.operator": "Equal", "GRPCAction.service": "",
+    **{f"ConfigMap{kind}.name": "" for kind in ("EnvSource", "KeySelector", "Projection", "VolumeSource")},
+    **{f"Secret{kind}.name": "" for kind in ("EnvSource", "KeySelector", "Projection")},
+    "LocalObjectReference.name": "",
+    **{f"{kind}VolumeSource.{field}": value for prefix in ("", "Persistent") for kind, field, value in (
+        (f"ISCSI{prefix}", "iscsiInterface", "default"), (f"RBD{prefix}", "keyring", "/etc/ceph/keyring"),
+        (f"RBD{prefix}", "pool", "rbd"), (f"RBD{prefix}", "user", "admin"), (f"ScaleIO{prefix}", "fsType", "xfs"),
+        (f"ScaleIO{prefix}", "storageMode", "ThinProvisioned"))}}
+_ZERO: dict[str, Any] = {"string": "", "integer": 0, "boolean": False}
+
+
+@cache
+def enums() -> Mapping[tuple[str, str], tuple[list[str], str]]:
+    """The values of fields, and the text about them, by (definition, field). Read-only."""
+    data = resources.files(__package__).joinpath("enums.json.gz").read_bytes()
+    found: list[tuple[list[str], str, list[str]]] = msgspec.json.decode(gzip.decompress(data))
+    return {(name, field): (values, text) for values, text, places in found for name, _, field in
+            (place.rpartition(".") for place in places)}
+
+
+def _zero_default(name: str, field: str, node: Object) -> Any:
+    """The default of a field that has no other: Go's zero value where it is always written; None without one."""
+    short = name.rpartition(".pkg.apis.")[2] or name
+    spec = types().get(short.removeprefix("io.k8s.api."), {}).get(field, "").rpartition("@")[0]
+    kind = spec.lstrip("*!")
+    if "$ref" in node:
+        is_struct = kind.startswith(".") if spec else str(node["$ref"]).endswith(LIST_META)
+        return {} if is_struct and "*" not in spec else None
+    required = field in definitions()[name].get("required", ())
+    always = spec.startswith("!") and kind != "bytes" if spec else required
+    return _ZERO.get(node.get("type", "")) if always else None
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 OBJECT_META, LIST_META = f"{META}.ObjectMeta", f"{META}.ListMeta"
@@ -235,19 +158,25 @@ def _builtin(name: str, prefix: str) -> Object:
         node = {**{key: value for key, value in node.items() if key != "type"},
                 "oneOf": [{"type": kind} for kind in _SEVERAL_TYPES[name]]}
     for field, child in node.get("properties", {}).items():
-        if (values := ENUMS.get((name, field))) is not None:
+        values, text = enums().get((name, field), ((), ""))
+        if values:
             child.get("items", child)["enum"] = list(values)
-        if texts.get(field):
-            node["properties"][field] = _described(child, texts[field], prefix)
+        described = texts.get(field, "") + (f"\n\nPossible enum values:{text}" if text else "")
+        if prefix == V3_PREFIX and "default" not in child:
+            default = _DEFAULTS.get(f"{name.rpartition('.')[2]}.{field}", _zero_default(name, field, child))
+            if default is not None:
+                child["default"] = default
+        node["properties"][field] = _described(child, described, prefix)
     return node
 
 
 def _described(node: Object, text: str, prefix: str) -> Object:
     """A described field. In v3 nothing may stand beside a reference, so the reference moves into an allOf."""
-    if "$ref" in node and prefix == V3_PREFIX:
-        return {"allOf": [{"$ref": node["$ref"]}], "description": text, **{key: value for key, value in node.items()
-                                                                          if key != "$ref"}}
-    return {"description": text, **node}
+    described = {"description": text} if text else {}
+    if "$ref" in node and len(node) + len(described) > 1 and prefix == V3_PREFIX:
+        return {"allOf": [{"$ref": node["$ref"]}], **described, **{key: value for key, value in node.items()
+                                                                  if key != "$ref"}}
+    return {**described, **node}
 
 
 def _node(node: Any, prefix: str) -> Any:

@@ -230,11 +230,41 @@ def test_lists_of_a_few_texts_list_them_at_their_items(api, group, name, field, 
 
 
 def test_every_enum_is_of_a_field_that_there_is():
-    from kubectl_runtime.apiserver.openapi.definitions import ENUMS
+    from kubectl_runtime.apiserver.openapi.definitions import enums
     from kubectl_runtime.schema.definitions import definitions
 
-    assert [key for key in ENUMS if key[1] not in definitions()[key[0]]["properties"]] == []
-    assert len(ENUMS) > 110
+    assert [key for key in enums() if key[1] not in definitions()[key[0]]["properties"]] == []
+    assert len(enums()) > 110
+
+
+@pytest.mark.parametrize(("group", "name", "field", "text"), [
+    ("api/v1", "core.v1.PodSpec", "restartPolicy",
+     '\n\nPossible enum values:\n - `"Always"`\n - `"Never"`\n - `"OnFailure"`'),
+    ("api/v1", "core.v1.ServiceSpec", "type", '\n - `"ClusterIP"` means a service will only be accessible inside the '
+     "cluster, via the cluster IP.\n"),
+    ("apis/batch/v1", "batch.v1.CronJobSpec", "concurrencyPolicy", '\n - `"Forbid"` forbids concurrent runs, skipping '
+     "next run if previous hasn't finished yet.\n"),
+    ("apis/admissionregistration.k8s.io/v1", "admissionregistration.v1.RuleWithOperations", "scope",
+     '\n\nPossible enum values:\n - `"*"` means that all scopes are included.')])
+def test_descriptions_say_what_each_value_means(api, group, name, field, text):
+    node = api("GET", f"/openapi/v3/{group}").body["components"]["schemas"][f"io.k8s.api.{name}"]["properties"][field]
+    assert text in node["description"]
+
+
+@pytest.mark.parametrize(("group", "name", "field", "default"), [
+    ("api/v1", "io.k8s.api.core.v1.Container", "name", ""), ("api/v1", "io.k8s.api.core.v1.Pod", "spec", {}),
+    ("api/v1", "io.k8s.api.core.v1.PodList", "metadata", {}), ("api/v1", "io.k8s.api.core.v1.Container", "image", None),
+    ("api/v1", "io.k8s.api.core.v1.ContainerPort", "containerPort", 0), ("api/v1", "io.k8s.api.core.v1.Container",
+                                                                        "securityContext", None),
+    ("api/v1", "io.k8s.api.core.v1.ContainerStatus", "ready", False), ("api/v1", "io.k8s.api.core.v1.RBDVolumeSource",
+                                                                      "user", "admin"),
+    ("api/v1", "io.k8s.api.core.v1.PodCondition", "lastProbeTime", None),
+    ("apis/apps/v1", "io.k8s.api.apps.v1.DeploymentSpec", "template", {}),
+    ("apis/apps/v1", "io.k8s.api.apps.v1.DeploymentSpec", "replicas", None)])
+def test_fields_have_the_defaults_of_the_real_document(api, group, name, field, default):
+    node = api("GET", f"/openapi/v3/{group}").body["components"]["schemas"][name]["properties"][field]
+    assert node.get("default") == default
+    assert "$ref" not in node or len(node) == 1
 
 
 @pytest.mark.parametrize(("path", "operation", "kind"), [

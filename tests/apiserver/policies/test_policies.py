@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.apiserver.access import User
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.schema import cel
 from tests.apiserver.webhooks.hooked import CONFIGMAPS, Hooked, set_to
@@ -131,8 +132,12 @@ def test_variables_are_lazy_typed_and_may_name_each_other(api: Hooked) -> None:
     ({"validations": [{"expression": "true", "messageExpression": "1"}]}, "spec.validations[0].messageExpression"),
     ({"validations": [{"expression": "variables.none"}]}, "spec.validations[0].expression"),
     ({"validations": [{"expression": "params.x == 1"}]}, "spec.validations[0].expression"),
-    ({"validations": [{"expression": "authorizer.path('/x').check('get').allowed()"}]},
+    ({"validations": [{"expression": "authorizer.path('/x').check('get')"}]}, "spec.validations[0].expression"),
+    ({"validations": [{"expression": "authorizer.group('').check('get').allowed()"}]},
      "spec.validations[0].expression"),
+    ({"validations": [{"expression": "true",
+                       "messageExpression": "authorizer.path('/x').check('get').reason()"}]},
+     "spec.validations[0].messageExpression"),
     ({"validations": [{"expression": "true"}], "variables": [{"name": "x", "expression": "foo +"}]},
      "spec.variables[0].expression"),
     ({"validations": [{"expression": "true"}], "matchConditions": [{"name": "x", "expression": "request.x == 1"}]},
@@ -148,7 +153,7 @@ def test_without_the_engine_a_policy_is_refused_with_the_reason(api: Hooked, mon
     def missing(*_: Any, **__: Any) -> Any:
         raise MissingExtra("rules in CEL need", "cel")
 
-    monkeypatch.setattr("kubectl_runtime.schema.policycel._checking", missing)
+    monkeypatch.setattr("kubectl_runtime.schema.policycel._running", missing)
     for made in (policy(api, "true"), mutation(api, "Object{}")):
         assert made.status == 422
         assert cel.MISSING_EXTRA in made.body["message"]
@@ -202,7 +207,7 @@ def test_lists_with_keys_are_merged_and_atomic_ones_are_refused(api: Hooked) -> 
     mutation(api, "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'main', args: ['x']}]}}",
              rules=[pods], name="n")
     refused = api("POST", "/api/v1/namespaces/default/pods", {**pod, "metadata": {"name": "b"}})
-    assert refused.status == 422
+    assert refused.status == 403
     assert "may not mutate atomic arrays, maps or structs: .spec.containers[].args" in refused.body["message"]
 
 
@@ -212,7 +217,7 @@ def test_json_patches_escape_keys_and_fail_as_the_policy_says(api: Hooked) -> No
     assert mutation(api, expression, patch="jsonPatch").status == 201
     assert api.create().body["metadata"]["annotations"] == {"a/b": "y"}
     mutation(api, "[JSONPatch{op: 'remove', path: '/none'}]", patch="jsonPatch", name="n")
-    assert api.create("b").status == 422
+    assert api.create("b").status == 403
     api.merge(f"{ROOT}/mutatingadmissionpolicies/n", {"spec": {"failurePolicy": "Ignore"}})
     assert api.create("c").status == 201
 
@@ -233,3 +238,35 @@ def test_objects_are_built_as_the_real_types_are(api: Hooked, expression: str, f
     ("Object{spec: ", "applyConfiguration")])
 def test_a_mutation_of_another_type_is_refused(api: Hooked, expression: str, patch: str) -> None:
     assert mutation(api, expression, patch=patch).status == 422
+
+
+@pytest.mark.parametrize(("expression", "allowed"), [
+    ("authorizer.group('').resource('configmaps').namespace('default').check('create').allowed()", True),
+    ("authorizer.requestResource.check('create').allowed()", True),
+    ("authorizer.requestResource.check('delete').allowed()", False),
+    ("authorizer.path('/healthz').check('get').allowed() && !authorizer.path('/secret').check('get').allowed()", True),
+    ("authorizer.group('apps').resource('deployments').subresource('scale').name('x').check('get').allowed()", False),
+    ("authorizer.serviceAccount('default', 'robot').group('').resource('secrets').namespace('default').check('get')"
+     ".allowed()", True),
+    ("authorizer.serviceAccount('other', 'robot').group('').resource('secrets').check('get').allowed()", False),
+    ("authorizer.requestResource.check('create').reason().startsWith('RBAC: allowed by RoleBinding')", True),
+    ("authorizer.requestResource.check('list').errored()", False)])
+def test_the_authorizer_answers_with_the_permissions_of_the_cluster(expression: str, allowed: bool) -> None:
+    api = Hooked(authorization_mode="RBAC", tokens={"root": User("root", groups=("system:masters",)), "alice": "alice"})
+    root = {"authorization": "Bearer root"}
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    for name, verb, resource, subject in (
+            ("makes", "create", "configmaps", {
+                "kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}),
+            ("reads", "get", "secrets", {"kind": "ServiceAccount", "name": "robot", "namespace": "default"})):
+        api("POST", f"{rbac}/roles", {"metadata": {"name": name}, "rules": [
+            {"apiGroups": [""], "resources": [resource], "verbs": [verb]}]}, **root)
+        api("POST", f"{rbac}/rolebindings", {"metadata": {"name": name}, "subjects": [subject], "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}}, **root)
+    for kind, spec in (("policies", {"matchConstraints": {"resourceRules": [RULE]}, "validations": [
+            {"expression": expression}]}), ("policybindings", {"policyName": "p", "validationActions": ["Deny"]})):
+        assert api("POST", f"{ROOT}/validatingadmission{kind}", {"metadata": {"name": "p"}, "spec": spec},
+                   **root).status == 201
+    made = api("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}},
+               authorization="Bearer alice")
+    assert made.status == (201 if allowed else 422), made.body

@@ -208,7 +208,9 @@ def test_a_condition_is_about_the_version_that_is_asked_for(api: Hooked) -> None
     ("nobody == 1", "compilation failed: ERROR: <input>:1:1: undeclared reference to 'nobody'"),
     ("request.nothing == 1", "compilation failed: ERROR: <input>:1:8: undefined field 'nothing'"),
     ("1 + 1", "must evaluate to bool but got int"),
-    ("authorizer.path('/x').check('get').allowed()", "`authorizer` is not evaluated here"),
+    ("authorizer.path('/x').check('get')", "must evaluate to bool but got kubernetes.authorization.Decision"),
+    ("authorizer.group('a').check('b')", "compilation failed: ERROR: <input>:1:28: found no matching overload for "
+     "'check' applied to 'kubernetes.authorization.GroupCheck.(string)'"),
 ])
 def test_a_condition_that_does_not_compile_is_refused_with_its_configuration(api: Hooked, expression: str, why: str
                                                                              ) -> None:
