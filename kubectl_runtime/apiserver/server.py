@@ -102,7 +102,7 @@ def _gates_on(given: Mapping[str, bool]) -> frozenset[str]:
         if name not in FEATURE_GATES:
             raise ValueError(f"unrecognized feature gate: {name} (there is {', '.join(FEATURE_GATES)})")
         if not isinstance(on, bool):
-            raise ValueError(f"the feature gate {name} is True or False, not {on!r}")
+            raise ValueError(f"the feature gate {name} must be True or False, not {on!r}")
     return frozenset(name for name, on in {**FEATURE_GATES, **given}.items() if on)
 
 
@@ -126,7 +126,7 @@ def load_objects(core: ApiCore, manifests: Manifests) -> int:
 def _load(core: ApiCore, obj: Object, place: str) -> None:
     api_version, kind, metadata = obj.get("apiVersion") or "", obj.get("kind") or "", obj.get("metadata") or {}
     if not (isinstance(api_version, str) and isinstance(kind, str) and isinstance(metadata, dict)):
-        raise ValueError(f"{place} is no Kubernetes object: apiVersion and kind are texts, metadata is a mapping")
+        raise ValueError(f"{place} is not a Kubernetes object: apiVersion and kind must be texts, metadata a mapping")
     name = metadata.get("name") or metadata.get("generateName") or ""
     if missing := [field for field, value in (("apiVersion", api_version), ("kind", kind)) if not value]:
         raise ValueError(f"cannot load {kind or 'the object'} {name!r} ({place}): it has no {' and no '.join(missing)}")
@@ -209,7 +209,7 @@ def _as_read(core: ApiCore, objects: list[tuple[Object, str]]) -> list[tuple[str
                 highest = rv = highest + 1
             key, version = _stored(core, obj, place, rv)
             if (key, version.key) in versions:
-                raise ValueError(f"{_title(obj, place)} is there twice")
+                raise ValueError(f"{_title(obj, place)} occurs twice")
             versions[key, version.key] = key, version
         return list(versions.values())
 
@@ -244,7 +244,7 @@ def _version_of(obj: Object, place: str) -> int:
     title = _title(obj, place)
     text = obj["metadata"].get("resourceVersion") or "0"
     if not (isinstance(text, str) and text.isascii() and text.isdigit()):
-        raise ValueError(f"{title}: its resourceVersion {text!r} is no number")
+        raise ValueError(f"{title}: its resourceVersion {text!r} is not a number")
     return int(text)
 
 
@@ -299,9 +299,9 @@ class ApiServer:
         webhook address, TokenFileError, and MissingExtra.
         """
         if not host:
-            raise ValueError("the host is empty, which would mean every network there is: say 127.0.0.1 or 0.0.0.0")
+            raise ValueError("the host is empty, which would be every network: use 127.0.0.1, or 0.0.0.0 for all")
         if not 0 <= port < 1 << 16:
-            raise ValueError(f"the port is a number from 0 to 65535, not {port}")
+            raise ValueError(f"the port must be a number from 0 to 65535, not {port}")
         gates = _gates_on(feature_gates or {})
         self._host, self._port = host, port
         self.clock = clock
@@ -315,7 +315,7 @@ class ApiServer:
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far in order of arrival, without those of controllers; see `Recording`."""
         if isinstance(controllers, str):
-            raise ValueError(f"controllers are names in a list, as in [{controllers!r}], not one text")
+            raise ValueError(f"controllers must be a list of names such as [{controllers!r}], not a single text")
         self._webhooks = WebhookRouter(clock, webhook_services or {}, self._has_service)
         certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(

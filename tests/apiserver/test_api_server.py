@@ -83,9 +83,9 @@ def test_manifests_are_loaded_from_text_files_folders_and_objects(server, tmp_pa
     ("a: [", r"the YAML text, document 1, line \d: yaml: "),
     ("- a\n- b\n", "there is a list where a Kubernetes object is expected"),
     ("manifest.yaml", "there is no file or folder 'manifest.yaml', and as text it is not"),
-    ("kind: ConfigMap\napiVersion: v1\nmetadata: 5\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
-    ("kind: [x]\napiVersion: v1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
-    ("kind: A\napiVersion: 1\n", "the YAML text, document 1, line 1 is no Kubernetes object"),
+    ("kind: ConfigMap\napiVersion: v1\nmetadata: 5\n", "the YAML text, document 1, line 1 is not a Kubernetes object"),
+    ("kind: [x]\napiVersion: v1\n", "the YAML text, document 1, line 1 is not a Kubernetes object"),
+    ("kind: A\napiVersion: 1\n", "the YAML text, document 1, line 1 is not a Kubernetes object"),
     ("{apiVersion: v1, kind: ConfigMap, metadata: {name: ok}}\n---\n---\n{kind: List, items: [5]}\n",
      "the YAML text, document 2, line 4, item 1: there is a number where"),
     ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ok"}},
@@ -206,7 +206,7 @@ def test_a_seed_makes_uids_and_generated_names_reproducible(mode):
 def test_an_unknown_controller_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown controllers: replication; there are: garbage-collector"):
         ApiServer(controllers=("replication",))
-    with pytest.raises(ValueError, match="names in a list"):
+    with pytest.raises(ValueError, match="a list of names"):
         ApiServer(controllers="kubelet")
 
 

@@ -111,8 +111,8 @@ def test_what_has_no_version_or_uid_gets_new_ones(world: Any) -> None:
     ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x", "namespace": "y"}}, "cannot have a namespace"),
     ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default"}}, "has no name"),
     ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "default",
-                                                            "resourceVersion": "seven"}}, "is no number"),
-    (CONFIG, "is there twice"),
+                                                            "resourceVersion": "seven"}}, "is not a number"),
+    (CONFIG, "occurs twice"),
 ])
 def test_what_cannot_be_stored_is_named_and_nothing_is_stored(world: Any, wrong: dict[str, Any], why: str) -> None:
     _, server, client = world

@@ -17,8 +17,8 @@ from tests.examples.programs import Program
 
 
 @pytest.mark.parametrize(("arguments", "complaint"), [
-    (["--port", "99999"], "error: the port is a number from 0 to 65535, not 99999\n"),
-    (["--port", "-1"], "error: the port is a number from 0 to 65535, not -1\n"),
+    (["--port", "99999"], "error: the port must be a number from 0 to 65535, not 99999\n"),
+    (["--port", "-1"], "error: the port must be a number from 0 to 65535, not -1\n"),
     (["--bind-address", ""], "error: the host is empty"),
     (["--controllers", "nothing"], "error: unknown controllers: nothing"),
     (["--load", "/nonexistent"], "error: [Errno 2]"),

@@ -220,7 +220,7 @@ class Access:
                 install(cluster.storage, cluster.clock.now(), cluster.new_uid)
 
     def _storage(self) -> Storage:
-        assert self._cluster is not None, "attach comes first"
+        assert self._cluster is not None, "attach() has not been called"
         return self._cluster.storage
 
     def admit(self, request: HttpRequest, info: RequestInfo) -> User:
@@ -276,7 +276,7 @@ class Access:
         """A new bearer token for a user (see `as_user`). Raises ValueError on a server that ignores tokens."""
         tokens = self._authenticator.tokens
         if tokens is None:
-            raise ValueError("this server does not tell users apart: give it tokens=… or authorization_mode='RBAC'")
+            raise ValueError("this server does not distinguish users: pass tokens=… or authorization_mode='RBAC'")
         token = secrets.token_urlsafe(24)
         tokens[token] = as_user(user)
         return token
@@ -286,7 +286,7 @@ class Access:
 
         A server that ignores tokens neither needs nor refuses it.
         """
-        assert self._cluster is not None, "attach comes first"
+        assert self._cluster is not None, "attach() has not been called"
         user = as_user(f"{SERVICE_ACCOUNT}{namespace}:{name}")
         token = secrets.token_urlsafe(48)
         ends = self._cluster.clock.monotonic() + lifetime

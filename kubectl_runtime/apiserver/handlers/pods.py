@@ -117,23 +117,23 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
 def not_given(ctx: RequestContext, what: str, how: str, part: str) -> errors.StatusError:
     """The refusal of a request for which a test set nothing: it names the request and what was set."""
     given = ctx.kubelet.given(what)
-    told = f"it was given for {given}" if given else "nothing was given"
-    return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: a "
-                              f"test says what pods/{what} answers, with {how}; {ctx.namespace}/{ctx.info.name} "
-                              f"({part}) was asked, {told}", details={})
+    known = f"there is one for {given}" if given else "there is none"
+    return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: "
+                              f"pods/{what} needs a handler, {how}; the request is for "
+                              f"{ctx.namespace}/{ctx.info.name} ({part}), and {known}", details={})
 
 
 def _protocol(request: HttpRequest, known_protocols: tuple[str, ...] = (V5, V4)) -> str:
     if request.header("upgrade").lower() != "websocket":
         if request.header("upgrade"):
-            raise errors.StatusError(501, "NotImplemented", "the embedded API server speaks websockets here, not "
-                                     f"{request.header('upgrade')}", details={})
+            raise errors.StatusError(501, "NotImplemented", "the embedded API server supports only WebSocket "
+                                     f"upgrades, not {request.header('upgrade')}", details={})
         raise errors.bad_request("Upgrade request required")
     offered = [name.strip() for name in request.header("sec-websocket-protocol").split(",")]
     for known in known_protocols:
         if known in offered:
             return known
-    raise errors.bad_request(f"unable to upgrade: the client offers none of the subprotocols "
+    raise errors.bad_request(f"unable to upgrade: the client offers none of the supported subprotocols: "
                              f"{', '.join(known_protocols)}")
 
 

@@ -167,7 +167,7 @@ class PodRule:
             known = meta["uid"] in self._failed
             self._failed.add(meta["uid"])
         if not known:
-            log.exception("the function `where` of a rule for Pods failed on %s/%s: the rule is passed over",
+            log.exception("the function `where` of a Pod rule raised for %s/%s, so the rule was skipped",
                           meta["namespace"], meta["name"])
 
     def remove(self) -> None:
@@ -178,17 +178,17 @@ class PodRule:
         """Apply the rule only to the first `count` Pods that match; other rules apply to the rest. Call it before the
         actions, since the rule is in force from the first action on; raises ValueError afterwards."""
         if self.changes:
-            raise ValueError("the rule is in force already, for all Pods that match: say first(…) before what becomes "
-                             "of them")
+            raise ValueError("the rule already applies to all matching Pods: call first(…) before the method that "
+                             "sets their outcome")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"first({count!r}): a number of Pods is expected, at least 1")
+            raise ValueError(f"first({count!r}): expected a number of Pods, at least 1")
         with self._lock:
             self._count = count
         return self
 
     # -- actions
 
-    def unschedulable(self, why: str = "the Pod fits no node, by a rule of the test") -> PodRule:
+    def unschedulable(self, why: str = "no node fits the Pod, by a rule of the test") -> PodRule:
         """The Pods get no node, and their condition PodScheduled says why."""
         return self._says(unschedulable=_text("why", why))
 
@@ -214,9 +214,9 @@ class PodRule:
         container end.
         """
         if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
-            raise ValueError(f"crash({code!r}): an exit code lies between 1 and 255; to end well is `succeed`")
+            raise ValueError(f"crash({code!r}): an exit code is expected to be from 1 to 255; succeed() exits with 0")
         if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
-            raise ValueError(f"times={times!r}: a number of runs is expected, at least 1")
+            raise ValueError(f"times={times!r}: expected a number of runs, at least 1")
         return self._says(run=_seconds("after", after), exit_code=code, endings=times)
 
     def succeed(self, *, after: Duration = 0) -> PodRule:
@@ -236,7 +236,7 @@ class PodRule:
     def log(self, text: bytes | str) -> PodRule:
         """Each container writes this to its log when it starts."""
         if not isinstance(text, str | bytes):
-            raise ValueError(f"log({text!r}): a text, or bytes, are expected")
+            raise ValueError(f"log({text!r}): expected a text or bytes")
         return self._says(log=text.encode() if isinstance(text, str) else text)
 
     def _says(self, **changes: Any) -> PodRule:
@@ -250,12 +250,12 @@ def _seconds(name: str, value: Duration) -> float:
     if isinstance(value, int | float | timedelta) and not isinstance(value, bool) and (
             0 <= (span := seconds(value)) < float("inf")):
         return span
-    raise ValueError(f"{name}={value!r}: seconds from 0 on, or a timedelta, are expected")
+    raise ValueError(f"{name}={value!r}: expected seconds, 0 or more, or a timedelta")
 
 
 def _text(name: str, value: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name}={value!r}: a text is expected, which users are to read")
+        raise ValueError(f"{name}={value!r}: expected a text for users to read")
     return value
 
 
@@ -289,10 +289,10 @@ class PodRules:
         runs no Pods.
         """
         if where is not None and not callable(where):
-            raise ValueError(f"where={where!r}: a function is expected, from a Pod to whether it is meant")
+            raise ValueError(f"where={where!r}: expected a function that takes a Pod and returns a bool")
         if not self._in_use:
-            raise ValueError('no Pod runs on this server, so that a rule would do nothing: the controller "kubelet" is '
-                             'needed, as in ApiServer(controllers=[*DEFAULT_CONTROLLERS, "kubelet"])')
+            raise ValueError('this server runs no Pods, so a rule would have no effect: add the controller "kubelet", '
+                             'as in ApiServer(controllers=[*DEFAULT_CONTROLLERS, "kubelet"])')
         return PodRule(self, PodMatch(Selector.of(selector), _pattern(name), _pattern(namespace), _pattern(container),
                                       _pattern(image), where))
 
@@ -369,5 +369,5 @@ def _is_of_job(pod: Object) -> bool:
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
     if text is not None and not isinstance(text, str):
-        raise ValueError(f"{text!r} is no pattern: a text such as 'web-*' is expected")
+        raise ValueError(f"{text!r} is not a pattern: expected a text such as 'web-*'")
     return None if text is None else re.compile(fnmatch.translate(text))

@@ -296,7 +296,7 @@ class ContainerLog:
         data = content.encode() if isinstance(content, str) else bytes(content)
         with self._lock:
             if self._ended:
-                raise ValueError("the container has ended: its log takes no more")
+                raise ValueError("the container has ended, so nothing can be added to its log")
             now = self._clock.now()
             for line in _lines(data):
                 begins = not self._pieces or self._pieces[-1].data.endswith(b"\n")

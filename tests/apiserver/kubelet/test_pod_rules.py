@@ -163,7 +163,7 @@ def test_the_first_pods_only(world):
 
 
 def test_how_many_is_said_before_what_becomes_of_them(world):
-    with pytest.raises(ValueError, match="before what becomes of them"):
+    with pytest.raises(ValueError, match="before the method that sets their outcome"):
         world.rules.on().never_be_ready().first(1)
 
 
@@ -189,7 +189,8 @@ def test_a_function_that_fails_is_told_and_passed_over(world, caplog):
     world.create("other")
     told = [record.getMessage() for record in caplog.records]
     assert [text.partition(":")[0] for text in told] == [
-        f"the function `where` of a rule for Pods failed on default/{name}" for name in ("web", "other")]
+        f"the function `where` of a Pod rule raised for default/{name}, so the rule was skipped"
+        for name in ("web", "other")]
 
 
 def test_a_function_that_ends_a_test_or_the_program_ends_no_thread_of_the_server(world):

@@ -184,7 +184,7 @@ def test_port_forward_without_an_answer_gets_a_clear_status(server, api):
     server.kubelet.portforward("db-*", 5432, lambda connection: None, namespace="ci")
     told = refusal(501, api.portforward, "web", [80])
     assert "server.kubelet.portforward(pod, port, function)" in told
-    assert "default/web (port 80) was asked, it was given for ci/db-* (port 5432)" in told
+    assert "the request is for default/web (port 80), and there is one for ci/db-* (port 5432)" in told
 
 
 def test_connections_to_ports_are_answered_by_functions(server, api):
@@ -253,7 +253,7 @@ def test_answers_hold_in_any_namespace_unless_one_is_named(server, namespaces, a
         ours = Api.namespaced(client, Pod, "ci")
         if answer is None:
             told = refusal(501, ours.exec, "worker-1", ["ls"])
-            assert "ci/worker-1 (app) was asked, it was given for other/worker-*" in told
+            assert "the request is for ci/worker-1 (app), and there is one for other/worker-*" in told
             return
         assert ours.exec("worker-1", ["ls"]).run().stdout == answer
         assert ours.logs("worker-1") == answer
@@ -282,7 +282,7 @@ def test_a_client_that_knows_v4_only_is_served_and_one_that_knows_neither_is_ref
         assert talk.receive(10) == b"\x01hello"
         assert b'"message": "2"' in (talk.receive(10) or b"")
         assert talk.receive(10) is None
-    assert "none of the subprotocols" in refusal(400, api.client.connect, asked, ["channel.k8s.io"])
+    assert "none of the supported subprotocols" in refusal(400, api.client.connect, asked, ["channel.k8s.io"])
 
 
 def test_a_server_that_stops_breaks_sessions_off(server, api):
