@@ -60,6 +60,17 @@ class RequestContext:
         return self.options is not None and self.options.dry_run
 
     @property
+    def sent(self) -> bytes:
+        """The body of a create or replace; empty for a patch."""
+        return b"" if self.request.method == "PATCH" else self.request.body
+
+    @property
+    def stored_bytes(self) -> bytes:
+        """The object that the path names as it is stored, as JSON; empty without one. The cluster's lock is held."""
+        version = stored(self)
+        return b"" if version is None else b"{" + version.tail
+
+    @property
     def namespace(self) -> str:
         """The namespace of the object; "" for a cluster-scoped object (a Namespace's own name does not count)."""
         return self.info.namespace if self.type.namespaced else ""

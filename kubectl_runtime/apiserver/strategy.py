@@ -93,6 +93,16 @@ class StrategyContext(Protocol):
     @property
     def dry_run(self) -> bool: ...
 
+    @property
+    def sent(self) -> bytes:
+        """The body of a create or replace; empty for a patch."""
+        ...
+
+    @property
+    def stored_bytes(self) -> bytes:
+        """The object that the path names as it is stored, as JSON; empty without one."""
+        ...
+
     def objects(self, group: str, plural: str) -> Iterator[Object]:
         """All objects of a type in its storage form (copies), in no particular order."""
         ...

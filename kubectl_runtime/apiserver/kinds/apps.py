@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import msgspec
+
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
@@ -404,7 +406,11 @@ class DaemonSetStrategy(WorkloadStrategy):
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):
-    """ControllerRevisions: their data cannot change."""
+    """ControllerRevisions: their data cannot change.
+
+    The real server keeps the text of data and compares that. A patch writes it without blanks, so that every patch of a
+    revision that was created with blanks in its data is refused.
+    """
 
     rules = r.Rules(
         ("revision", r.NATURAL),
@@ -413,3 +419,29 @@ class ControllerRevisionStrategy(BuiltinStrategy):
                                             unless=lambda data: isinstance(data, dict)))),
     )
     update_rules = r.Rules(("revision", r.NATURAL), ("data", r.FIXED))
+
+    def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
+        """Keep the text of data that a client sent."""
+        if (text := _spaced_data(ctx.sent)) is not None:
+            obj["data"] = text
+        return False
+
+    def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
+        """Refuse another data, or with a patch another text of it."""
+        causes = super().validate_update(new, old, subresource, ctx)
+        if not ctx.sent and _spaced_data(ctx.stored_bytes) is not None and new.get("data") == old.get("data"):
+            causes.append(errors.immutable("data", new.get("data")))
+        return causes
+
+
+class _WithData(msgspec.Struct):
+    data: msgspec.Raw = msgspec.Raw()
+
+
+def _spaced_data(body: bytes) -> msgspec.Raw | None:
+    """The text of the field data in a JSON object if it has blanks, which are not in texts; else None."""
+    try:
+        text = msgspec.json.decode(body, type=_WithData).data
+    except msgspec.MsgspecError:
+        return None
+    return text if bytes(text) and msgspec.json.encode(msgspec.json.decode(text)) != bytes(text) else None

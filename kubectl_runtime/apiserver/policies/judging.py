@@ -210,10 +210,10 @@ def mutated(ctx: RequestContext, asked: Attributes, policy: Policy, binding: Bin
         failures.append(str(error))
     if failures and policy.fails_closed:
         told = [f"policy '{policy.name}' with binding '{binding.name}' denied request: {why}" for why in failures]
-        error = errors.forbidden(asked.resource.group, asked.resource.plural, asked.name, told[0],
-                                 [errors.Cause("", why, "") for why in told])
-        error.message, error.reason = told[0], "Invalid"
-        raise error
+        refusal = errors.forbidden(asked.resource.group, asked.resource.plural, asked.name, told[0],
+                                   [errors.Cause("", why, "") for why in told])
+        refusal.message, refusal.reason = told[0], "Invalid"
+        raise refusal
     return result
 
 
