@@ -64,6 +64,8 @@ class Observed:
 
     before: dict[Identity, Version] = field(default_factory=dict)
     after: dict[Identity, Version] = field(default_factory=dict)
+    converted: dict[Identity, Object] = field(default_factory=dict)
+    """States of `before`, as the version shows them in which the object is stored at the end, if that is another."""
     steps: list[Step] = field(default_factory=list)
     kinds: dict[str, ApiResource] = field(default_factory=dict)
     """By `plural.group`."""
@@ -82,8 +84,8 @@ class Observed:
     runs: int = 0
     secrets: set[str] = field(default_factory=set)
     """Secret values, which no text may show."""
-    asked: set[tuple[str, str, str]] = field(default_factory=set)
-    """Group, version and plural of the requested kinds."""
+    asked: set[tuple[str, str, str, str]] = field(default_factory=set)
+    """Group, version and plural of the requested kinds, and the namespace ("" for all)."""
 
 
 class _Absent:
@@ -189,7 +191,7 @@ class _Report:
             if step.by is not None and moved(step.before, step.after):
                 self._own.setdefault(step.identity, step)
         self._unread = {kind.resource.full_name: kind for kind in snapshot.kinds if kind.refused}
-        self._unasked = {name for group, version, plural in observed.asked
+        self._unasked = {name for group, version, plural, _ in observed.asked
                          if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
         self._untold = 0
         """The number of written values that may or may not equal the redacted value."""
@@ -208,6 +210,10 @@ class _Report:
                                        "that it may be there already"))
             elif identity[0] in self._unasked and not self._comes_with_definition(identity[0]):
                 unknown.append(Problem(str(change), f"{identity[0]} were not read, so that it may be there already"))
+            elif (read := self._snapshot.by_name.get(identity[0])) and not read.covers(identity[1]) and (
+                    change.action == "create"):
+                unknown.append(Problem(str(change), f"namespace {identity[1]} was not read, so that it may be there "
+                                       "already"))
             else:
                 changes.append(change)
         by = {action: tuple(change for change in changes if change.action == action)
@@ -232,6 +238,7 @@ class _Report:
         resource = self._observed.kinds.get(identity[0]) or ApiResource("", "v1", identity[0], identity[0])
         ref = ObjectRef(resource, identity[2], identity[1] or None)
         old, new = (None if version is None else version.decode() for version in (before, after))
+        old = self._observed.converted.get(identity, old)
         status = identity[0] in self._observed.custom
         fields: tuple[FieldChange, ...] = ()
         if old is not None and new is not None:
@@ -311,8 +318,8 @@ class _Report:
         uids = {version.uid for state in (before, after) if (version := state.get(identity)) is not None}
         made: Counter[str] = Counter()
         gone: Counter[str] = Counter()
-        below = self._below(uids)
-        for key in below:
+        orphans: Counter[str] = Counter()
+        for key in self._below(uids):
             if key in self._own:
                 continue
             kind = self._observed.kinds.get(key[0])
@@ -321,6 +328,8 @@ class _Report:
                 gone[word] += 1
             elif key in after and key not in before:
                 made[word] += 1
+            elif new is None and len(after[key].owners) < len(before[key].owners):
+                orphans[word] += 1
         if identity[0] in _TEMPLATES and old is not None and new is not None:
             yield from _rollout(identity, old, new, made.pop("Pod", 0), gone.pop("Pod", 0))
         if identity[0] == "namespaces" and new is None:
@@ -329,13 +338,15 @@ class _Report:
             yield from (f"deletes {count} {word}{_s(count)} in it" for word, count in inside.items())
         yield from (f"makes {count} {word}{_s(count)}" for word, count in made.items())
         yield from (f"deletes {count} {word}{_s(count)} that it owns" for word, count in gone.items())
+        yield from (f"leaves {count} {word}{_s(count)} without this owner" for word, count in orphans.items())
         if new is not None and new["metadata"].get("deletionTimestamp") and (
                 old is None or not old["metadata"].get("deletionTimestamp")):
             kept = ", ".join(new["metadata"].get("finalizers") or ())
             yield f"is being deleted, and is kept by {kept or 'its dependents'}"
 
     def _below(self, uids: set[str]) -> set[Identity]:
-        """The objects owned by these, directly or indirectly."""
+        """The objects owned by these, directly or indirectly. What an object owns that the program itself creates,
+        changes or deletes follows from that object's change alone."""
         if not hasattr(self, "_children"):
             children: dict[str, set[tuple[Identity, str]]] = {}
             for state in (self._observed.before, self._observed.after):
@@ -348,10 +359,13 @@ class _Report:
         while waiting:
             for key, uid in self._children.get(waiting.pop(), ()):
                 found.add(key)
-                if uid not in seen:
+                if uid not in seen and not self._is_own(key):
                     seen.add(uid)
                     waiting.append(uid)
         return found
+
+    def _is_own(self, key: Identity) -> bool:
+        return key in self._own and moved(self._observed.before.get(key), self._observed.after.get(key))
 
     def _not_simulated(self, changes: Iterable[Change]) -> Iterator[str]:
         if self._untold:
@@ -364,9 +378,6 @@ class _Report:
         foreign = sorted({kind for name, kind in touched.items() if name in self._observed.custom - self._observed.run})
         if foreign:
             yield f"what controllers of {', '.join(foreign)} objects do then"
-        policies = self._snapshot.by_name.get("validatingadmissionpolicies.admissionregistration.k8s.io")
-        if policies is not None and policies.count:
-            yield f"{policies.count} validating admission policies"
 
 
 def _s(count: int) -> str:

@@ -15,7 +15,7 @@ import base64
 import binascii
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -23,7 +23,8 @@ import requests
 from requests.adapters import BaseAdapter
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
-from kubectl_runtime.apiserver.errors import BodyDecodeError
+from kubectl_runtime.apiserver.errors import BodyDecodeError, StatusError
+from kubectl_runtime.apiserver.output.negotiation import shown_objects
 from kubectl_runtime.apiserver.storage import Bucket, Change, ServedResource, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.client.api.api import Api
@@ -33,7 +34,7 @@ from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import ProcessEnded
 from kubectl_runtime.core.codec.sameness import json_copy
-from kubectl_runtime.core.meta.gvk import ApiResource, Scope
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.analysis import Observed, Run, Step, moved, plan_of
@@ -100,8 +101,9 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     return plan_of(observed, snapshot)
 
 
-def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, str, str]]:
-    """Group, version and plural of each kind that the program requests when it starts on this snapshot."""
+def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, str, str, str]]:
+    """Group, version and plural of each kind that the program requests when it starts on this snapshot, and the
+    namespace ("" for all, and for kinds without namespaces)."""
     with muted_logs():
         return Rehearsal(build, snapshot, [], 0.0, None, 0).run().asked
 
@@ -159,7 +161,8 @@ class Rehearsal:
             guard.building = False
             self._start(program)
             self._work()
-        observed.after = self._state()
+            observed.after = self._state()
+            self._convert_states()
         observed.took = self.sim.clock.monotonic()
         self._conclude(program)
         return observed
@@ -359,6 +362,19 @@ class Rehearsal:
         except AssertionError as error:  # the simulation's error for an endless loop of runs
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
+    def _convert_states(self) -> None:
+        """Convert the first states of objects that now are stored in another version: its other names are no change."""
+        registry, stored = self.server.core.cluster.registry, self.observed
+        for identity, after in stored.after.items():
+            before = stored.before.get(identity)
+            if before is None or before.stored_as == after.stored_as:
+                continue
+            plural, _, group = identity[0].partition(".")
+            kind = registry.get(group, after.stored_as, plural)
+            if kind is not None:
+                with suppress(StatusError):  # the plan then shows both forms
+                    stored.converted[identity] = shown_objects(kind, [before])[0]
+
     def _conclude(self, program: Program) -> None:
         observed = self.observed
         kinds = self.server.core.cluster.registry
@@ -377,7 +393,8 @@ class Rehearsal:
             observed.unknown.append(Problem(said(run.ref) if run is not None and run.ref else "the program",
                                             f"wants to reach {address}", line, "" if run is None else run.controller))
         for run, error in self._last.items():
-            if error is None or run.ref is None or run in refused_runs or isinstance(error, OutsideRefused):
+            if error is None or run.ref is None or run in refused_runs or isinstance(error, OutsideRefused) or not \
+                    self._exists(run.ref):
                 continue
             observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {self._hidden(_message(error))}",
                                            self._lines.get(run, ""), run.controller))
@@ -420,9 +437,13 @@ class Rehearsal:
             elif read.refused:
                 self.observed.unknown.append(Problem(
                     f"{read.kind} objects", f"could not be read: the right to {read.refused} is missing"))
-        for group, version, plural in sorted(self.observed.asked):
+        for group, version, plural, namespace in sorted(self.observed.asked):
             name = resource_of(group, plural)
             kind = registry.get(group, version, plural)
+            if name in by_name and not by_name[name].covers(namespace):
+                self.observed.unknown.append(Problem(
+                    f"{kind.kind if kind else plural} objects in namespace {namespace}", "are asked for by the program "
+                    "and were not read: name the namespace for the snapshot"))
             if name in by_name or name == DEFINITIONS.full_name or group.startswith(("authorization", "authentic")):
                 continue
             if kind is not None and kind.is_custom and self._snapshot.all_definitions:
@@ -437,7 +458,8 @@ class Rehearsal:
         asked = Asked.of(request)
         info = asked.info
         if info.is_resource and resource_of(info.group, info.resource) not in PASSING:
-            self.observed.asked.add((info.group, info.version, info.resource))
+            namespace = "" if info.resource == "namespaces" else info.namespace or ""
+            self.observed.asked.add((info.group, info.version, info.resource, namespace))
         by = self._by or self._current or Run("the program", None)
         self._let_cluster_work()
         if asked.is_write and isinstance(by, Run):
@@ -469,6 +491,10 @@ class Rehearsal:
         if self._watching:
             at = self.sim.clock.monotonic() - self._began
             self.observed.steps.append(Step(identity, self._by, change.old, after, at))
+
+    def _exists(self, ref: ObjectRef) -> bool:
+        """Whether an object is there at the end. The runs of a deleted object end with it."""
+        return (ref.resource.full_name, ref.namespace or "", ref.name) in self.observed.after
 
     def _note_refused(self, address: str, line: str) -> None:
         self._refused.setdefault((self._current, address), line)

@@ -20,6 +20,7 @@ from typing import Any
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
+from kubectl_runtime.client.api.discovery import ServedKind
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
@@ -34,6 +35,7 @@ from kubectl_runtime.core.meta.gvk import (
 from kubectl_runtime.plan.program import Program
 from kubectl_runtime.plan.running import kinds_asked_for
 from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, Object, ReadKind, Redaction, StoredSnapshot
+from kubectl_runtime.testing.lab.recordings import resource_of
 
 _ADMISSION = "admissionregistration.k8s.io"
 _WEBHOOKS = (
@@ -120,32 +122,44 @@ class _Reading:
                                    Scope(spec["scope"])), self._where)
         for kind in [*self._named, *AROUND, *(_WEBHOOKS if program.webhooks else ())]:
             self._list(kind, self._where)
+        self._read_parameters()
         self._follow()
         found = self._snapshot(at)
         for _ in range(_ROUNDS):
-            wanted = [kind for kind in self._asked_for(found) if kind.full_name not in self._read]
-            if not wanted:
+            before = self._extent()
+            for group, version, plural, namespace in sorted(kinds_asked_for(self._build, found)):
+                where = self._where
+                if self._namespaces is None and where is not None:
+                    where = (*where, namespace) if namespace else None
+                self._list(self._resolved(group, version, plural), where)
+            if self._extent() == before:
                 break
-            for kind in wanted:
-                self._list(kind, self._where)
             self._follow()
             found = self._snapshot(at)
         return found
 
-    def _asked_for(self, found: Snapshot) -> list[ApiResource]:
-        return [self._resolved(group, version, plural) for group, version, plural in
-                kinds_asked_for(self._build, found)]
+    def _extent(self) -> list[tuple[str, tuple[str, ...] | None]]:
+        """What was read so far."""
+        return [(name, kind.namespaces) for name, kind in self._read.items()]
+
+    def _read_parameters(self) -> None:
+        """Read the kinds that admission policies take as their parameters, where their bindings look for them."""
+        policies = {obj["metadata"]["name"]: obj["spec"].get("paramKind") for obj in self._objects.values()
+                    if obj["kind"].endswith("AdmissionPolicy")}
+        for obj in [obj for obj in self._objects.values() if obj["kind"].endswith("AdmissionPolicyBinding")]:
+            wanted, ref = policies.get(obj["spec"].get("policyName")), obj["spec"].get("paramRef")
+            if wanted and ref:
+                kind = self._of_kind(wanted["apiVersion"], wanted["kind"])
+                self._list(kind, (ref["namespace"],) if ref.get("namespace") else self._where)
 
     def _resolved(self, group: str, version: str, plural: str) -> ApiResource:
+        if (read := self._read.get(resource_of(group, plural))) is not None:
+            return read.resource
         definition = self._definitions.get(f"{plural}.{group}")
         if definition is not None:
             spec = definition["spec"]
             return ApiResource(group, version, spec["names"]["kind"], plural, Scope(spec["scope"]))
-        api_version = f"{group}/{version}" if group else version
-        try:
-            served = self._client.discovery.pinned_group(api_version)
-        except KubeError:
-            served = ()
+        served = self._served(f"{group}/{version}" if group else version)
         return next((kind.resource for kind in served if kind.resource.plural == plural),
                     ApiResource(group, version, plural, plural))
 
@@ -161,10 +175,23 @@ class _Reading:
         self._definitions = {obj.name: _whole(obj, DEFINITIONS) for obj in found}
 
     def _list(self, kind: ApiResource, namespaces: tuple[str, ...] | None) -> None:
-        if kind.full_name in self._read or kind.full_name in NEVER or kind == DEFINITIONS:
+        """Read a kind in these namespaces (None: all), where that has not been done."""
+        if kind.full_name in NEVER or kind == DEFINITIONS:
             return
-        where: Sequence[str | None] = namespaces if kind.namespaced and namespaces is not None else (None,)
-        count, refused = 0, []
+        known = self._read.get(kind.full_name)
+        if known is not None and (known.namespaces is None or not known.served):
+            return
+        namespaces = tuple(dict.fromkeys(namespaces)) if kind.namespaced and namespaces is not None else None
+        where: Sequence[str | None] = (None,)
+        count, refused = 0, list[str]()
+        if namespaces is not None:
+            there = known.namespaces or () if known is not None else ()
+            where = [namespace for namespace in namespaces if namespace not in there]
+            namespaces = (*there, *where)  # type: ignore[arg-type]
+            if known is not None:
+                if not where:
+                    return
+                count, refused = known.count, [known.refused] if known.refused else []
         for namespace in where:
             api = Api.namespaced(self._client, kind, namespace) if namespace else Api.all(self._client, kind)
             try:
@@ -182,7 +209,7 @@ class _Reading:
                     return
                 else:
                     raise
-        self._note(kind, namespaces if kind.namespaced else None, count, refused=", ".join(refused))
+        self._note(kind, namespaces, count, refused=", ".join(refused))
 
     def _note(self, kind: ApiResource, namespaces: tuple[str, ...] | None, count: int, *, refused: str = "",
               served: bool = True) -> None:
@@ -198,28 +225,36 @@ class _Reading:
         """Read the owners of the objects, and what the cluster creates for them, until nothing is new."""
         looked_at: set[tuple[str, str, str]] = set()
         while True:
-            before = len(self._read)
-            for name in list(self._read):
-                for owned in _OWNED.get(name, ()) if self._read[name].count else ():
-                    self._list(owned, self._where)
+            before = self._extent()
+            for name, read in list(self._read.items()):
+                for owned in _OWNED.get(name, ()) if read.count else ():
+                    self._list(owned, read.namespaces)
             for key in [key for key in self._objects if key not in looked_at]:
                 looked_at.add(key)
                 for owner in self._objects[key]["metadata"].get("ownerReferences") or ():
-                    self._list(self._owner(owner), self._where)
-            if len(self._read) == before:
+                    self._list(self._of_kind(str(owner.get("apiVersion") or "v1"), str(owner.get("kind") or "Unknown")),
+                               None if self._where is None else (key[1],))
+            if self._extent() == before:
                 return
 
-    def _owner(self, owner: Mapping[str, Any]) -> ApiResource:
-        group, version = split_api_version(str(owner.get("apiVersion") or "v1"))
-        kind = str(owner.get("kind") or "Unknown")
-        for name, read in self._read.items():
+    def _of_kind(self, api_version: str, kind: str) -> ApiResource:
+        group, version = split_api_version(api_version)
+        for read in self._read.values():
             if (read.group, read.kind) == (group, kind):
-                return self._read[name].resource
+                return read.resource
         for definition in self._definitions.values():
             spec = definition["spec"]
             if (spec["group"], spec["names"]["kind"]) == (group, kind):
                 return ApiResource(group, version, kind, spec["names"]["plural"], Scope(spec["scope"]))
-        return ApiResource(group, version, kind, plural_of(kind), Scope.CLUSTER if kind == "Node" else Scope.NAMESPACED)
+        return next((one.resource for one in self._served(api_version) if one.resource.kind == kind),
+                    ApiResource(group, version, kind, plural_of(kind)))
+
+    def _served(self, api_version: str) -> Sequence[ServedKind]:
+        """The kinds of a group version as the server lists them; none if it does not."""
+        try:
+            return self._client.discovery.pinned_group(api_version)
+        except KubeError:
+            return ()
 
     def _snapshot(self, at: datetime) -> Snapshot:
         definitions = [self._redaction.redact(self._definitions[name]) for name in sorted(self._definitions)

@@ -43,9 +43,11 @@ AROUND = (
     ApiResource("", "v1", "Namespace", "namespaces", Scope.CLUSTER),
     ApiResource("", "v1", "ResourceQuota", "resourcequotas"),
     ApiResource("", "v1", "LimitRange", "limitranges"),
-    ApiResource(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", Scope.CLUSTER),
-    ApiResource(_ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings",
-                Scope.CLUSTER))
+    *(ApiResource(_ADMISSION, "v1", kind, plural, Scope.CLUSTER) for kind, plural in (
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+        ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"))))
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyz234567"
 
@@ -166,6 +168,10 @@ class ReadKind(msgspec.Struct, frozen=True):
         """The kind as an ApiResource."""
         return ApiResource(self.group, self.version, self.kind, self.plural,
                            Scope.NAMESPACED if self.namespaced else Scope.CLUSTER)
+
+    def covers(self, namespace: str) -> bool:
+        """Whether the objects of a namespace were listed; true for "", which stands for all that were."""
+        return self.namespaces is None or not namespace or namespace in self.namespaces
 
 
 class _Saved(msgspec.Struct):

@@ -1,6 +1,7 @@
 """An operator of Sites in many versions. Each version differs from the running one in one respect."""
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,6 +92,12 @@ class Version:
     """Runs first; an Action ends the run."""
     extra: dict[str, Any] = field(default_factory=dict)
     webhooks: bool = False
+    ensure: bool = False
+    """Children are written by ctx.ensure with prune, not by applies and deletions."""
+    steps: tuple[Callable[[dict[str, Any], Any], None], ...] = ()
+    """Changes after `change`."""
+    failing: set[str] = field(default_factory=set)
+    """The Sites whose last run raised."""
 
     def build(self, client: Client) -> Any:
         controller = Controller(Api.all(client, self.kind), name="site").owns(Api.all(client, Deployment))
@@ -106,6 +113,12 @@ class Version:
                                                 certificates=SelfSigned(service="ops/sites")))
 
     def reconcile(self, site: Any, ctx: Any) -> Action:
+        self.failing.add(site.name)
+        answer = self._reconcile(site, ctx)
+        self.failing.discard(site.name)
+        return answer
+
+    def _reconcile(self, site: Any, ctx: Any) -> Action:
         if site.deletion_timestamp:
             return Action.await_change()
         if self.before is not None and (answer := self.before(site, ctx)) is not None:
@@ -114,8 +127,12 @@ class Version:
         if self.finalizer and "plan.example.com/clean" not in site.finalizers:
             api.patch(site.name, Patch.merge({"metadata": {"finalizers": ["plan.example.com/clean"]}}))
         children = wanted(site)
-        self.change(children, site)
-        for key, obj in children.items():
+        for step in (self.change, *self.steps):
+            step(children, site)
+        if self.ensure:
+            ctx.ensure(site, *(obj for key, obj in children.items() if not obj.get("absent") and key != "namespace"),
+                       prune=True)
+        for key, obj in children.items() if not self.ensure else ():
             kind: Any = {"Deployment": Deployment, "Service": Service, "ConfigMap": ConfigMap, "Secret": Secret,
                          "Namespace": Namespace}[obj["kind"]]
             if obj.get("absent"):
@@ -293,6 +310,80 @@ def rolled_out(site: Any, ctx: Any) -> Any:
         Api.namespaced(ctx.client, ConfigMap, site.namespace).apply(
             {"metadata": {"name": f"{site.name}-done", "ownerReferences": owner_of(site)}}, field_manager="site")
     return None
+
+
+# --- building blocks of generated versions ---------------------------------------------------------------------------
+
+CHILDREN = ("config", "secret", "service", "deployment")
+
+
+def on_meta(key: str, part: str, name: str, value: str | None, children: dict[str, Any], _site: Any) -> None:
+    """A label or annotation of a child that gets another value, or none."""
+    if key in children:
+        found = children[key]["metadata"] = {**children[key]["metadata"]}
+        found[part] = {**(found.get(part) or {}), name: value}
+        if value is None:
+            del found[part][name]
+
+
+def on_data(key: str, name: str, value: str | None, children: dict[str, Any], _site: Any) -> None:
+    """A value of the ConfigMap or Secret; some names are refused by the server."""
+    encoded = value if key == "config" or value is None else base64.b64encode(value.encode()).decode()
+    found = children[key]["data"] = {**children[key]["data"], name: encoded}
+    if value is None:
+        del found[name]
+
+
+def owner_is(key: str, owner: str, children: dict[str, Any], site: Any) -> None:
+    """A child without an owner, with one that is no controller, or with one that is gone."""
+    found = children[key]["metadata"] = {**children[key]["metadata"]}
+    found["ownerReferences"] = [{"apiVersion": "v1", "kind": "Namespace", "name": "default",
+                                 "uid": "11111111-1111-1111-1111-111111111111"}]
+    if owner == "none":
+        del found["ownerReferences"]
+    elif owner == "no controller":
+        found["ownerReferences"] = [{**owner_of(site)[0], "controller": False}]
+
+
+def absent(key: str, children: dict[str, Any], _site: Any) -> None:
+    children[key]["absent"] = True
+
+
+def renamed(key: str, suffix: str, children: dict[str, Any], site: Any) -> None:
+    old = children[key]
+    children[f"{key}-{suffix}"] = {**old, "metadata": {**old["metadata"], "name": f"{site.name}-{suffix}"}}
+    children[key] = {**old, "absent": True}
+
+
+def added(kind: str, suffix: str, children: dict[str, Any], site: Any) -> None:
+    meta = {"name": f"{site.name}-{suffix}", "namespace": site.namespace, "ownerReferences": owner_of(site)}
+    content = {"Service": {"spec": {"ports": [{"port": 80}]}}}.get(kind, {"data": {}})
+    children[f"{kind}-{suffix}"] = {"apiVersion": "v1", "kind": kind, "metadata": meta, **content}
+
+
+def for_site(name: str, inner: Callable[[dict[str, Any], Any], None], children: dict[str, Any], site: Any) -> None:
+    """A change for one Site alone."""
+    if site.name == name:
+        inner(children, site)
+
+
+def first(key: str, children: dict[str, Any], _site: Any) -> None:
+    """Another order of the writes, which matters when one is refused."""
+    rest = {name: children.pop(name) for name in [*children] if name != key}
+    children.update(rest)
+
+
+def raises(name: str, site: Any, _ctx: Any) -> None:
+    if site.name == name:
+        raise ValueError(f"cannot handle {name}")
+
+
+def deletes(name: str, policy: str, site: Any, ctx: Any) -> Any:
+    """The new version deletes one of its Sites."""
+    if site.name != name:
+        return None
+    ctx.api(type(site)).delete(name, propagation_policy=policy)
+    return Action.await_change()
 
 
 RUNNING = Version()
