@@ -82,6 +82,8 @@ class Observed:
     not_simulated: list[str] = field(default_factory=list)
     took: float = 0.0
     runs: int = 0
+    turned_away: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By the uid of an owner: the kind of an object that the cluster's controllers were refused for it, and why."""
     secrets: set[str] = field(default_factory=set)
     """Secret values, which no text may show."""
     asked: set[tuple[str, str, str, str]] = field(default_factory=set)
@@ -200,14 +202,15 @@ class _Report:
     def plan(self) -> Plan:
         observed = self._observed
         changes: list[Change] = []
-        unknown = list(observed.unknown)
+        unknown, failed = list(observed.unknown), list(observed.failed)
         for identity, step in self._own.items():  # in their order
             change = self._change(identity, step)
             if change is None:
                 continue
-            if identity[0] in self._unread:
-                unknown.append(Problem(str(change), f"the right to {self._unread[identity[0]].refused} is missing, so "
-                                       "that it may be there already"))
+            failed += self._refusals(identity, change)
+            if (gap := self._unread.get(identity[0])) and not (gap.namespaces and gap.covers(identity[1])):
+                unknown.append(Problem(str(change), f"the right to {gap.refused} is missing, so that it may be there "
+                                       "already"))
             elif identity[0] in self._unasked and not self._comes_with_definition(identity[0]):
                 unknown.append(Problem(str(change), f"{identity[0]} were not read, so that it may be there already"))
             elif (read := self._snapshot.by_name.get(identity[0])) and not read.covers(identity[1]) and (
@@ -218,10 +221,20 @@ class _Report:
                 changes.append(change)
         by = {action: tuple(change for change in changes if change.action == action)
               for action in ("create", "change", "delete")}
-        return Plan(by["create"], by["change"], by["delete"], tuple(observed.failed), tuple(dict.fromkeys(unknown)),
+        return Plan(by["create"], by["change"], by["delete"], tuple(failed), tuple(dict.fromkeys(unknown)),
                     tuple(observed.loops), tuple(observed.definitions),
                     tuple(dict.fromkeys([*observed.not_simulated, *self._not_simulated(changes)])), tuple(changes),
                     str(self._snapshot), round(observed.took, 3), observed.runs)
+
+    def _refusals(self, identity: Identity, change: Change) -> Iterator[Problem]:
+        """What the cluster's controllers cannot create after a change, and why."""
+        def uids(keys: Iterable[Identity]) -> set[str]:
+            return {version.uid for key in keys for state in (self._observed.before, self._observed.after)
+                    if (version := state.get(key)) is not None}
+
+        below = uids([identity, *self._below(uids([identity]))]) if self._observed.turned_away else set()
+        for kind, message in dict.fromkeys(why for uid, why in self._observed.turned_away.items() if uid in below):
+            yield Problem(said(change.ref), f"its {kind}s are refused: {self._hidden(message)}", by=change.by)
 
     def _comes_with_definition(self, name: str) -> bool:
         """Whether a kind is new: the cluster does not have its CRD."""

@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 import requests
 from requests.adapters import BaseAdapter
 
@@ -124,7 +125,11 @@ class Rehearsal:
 
         def by_the_cluster(request: HttpRequest, component: str) -> HttpResponse:
             with self._as(None):
-                return loopback(request, component)
+                try:
+                    return loopback(request, component)
+                except StatusError as error:
+                    self._note_refusal(request, error)
+                    raise
 
         cluster.loopback = by_the_cluster  # the work of its controllers during a request of the program
         self.observed = Observed()
@@ -138,6 +143,7 @@ class Rehearsal:
         self._lines: dict[Run, str] = {}
         self._refused: dict[tuple[Run | None, str], str] = {}
         self._running: dict[str, SimulatedController[Any]] = {}
+        self._turned_away_before: dict[str, tuple[str, str]] = {}
 
     def run(self) -> Observed:
         """Run it to its end."""
@@ -398,6 +404,8 @@ class Rehearsal:
                 continue
             observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {self._hidden(_message(error))}",
                                            self._lines.get(run, ""), run.controller))
+        for uid in self._turned_away_before:  # it was so without the program
+            observed.turned_away.pop(uid, None)
         self._gaps()
         observed.not_simulated += program.not_run()
 
@@ -495,6 +503,15 @@ class Rehearsal:
     def _exists(self, ref: ObjectRef) -> bool:
         """Whether an object is there at the end. The runs of a deleted object end with it."""
         return (ref.resource.full_name, ref.namespace or "", ref.name) in self.observed.after
+
+    def _note_refusal(self, request: HttpRequest, error: StatusError) -> None:
+        """Keep why an object was refused that a controller of the cluster makes for its owner, such as a Pod."""
+        if request.method != "POST" or error.code not in (403, 422):
+            return
+        obj = msgspec.json.decode(request.body)
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            kept = self.observed.turned_away if self._watching else self._turned_away_before
+            kept.setdefault(owner["uid"], (obj["kind"], error.message))
 
     def _note_refused(self, address: str, line: str) -> None:
         self._refused.setdefault((self._current, address), line)

@@ -12,7 +12,7 @@ it is unknown in a plan. Events and Leases are never read.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,9 +20,9 @@ from typing import Any
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.client.api.discovery import ServedKind
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.retry import KindNotServedError
+from kubectl_runtime.client.server import ServedKind
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.meta.gvk import (
     ApiResource,
@@ -106,6 +106,7 @@ class _Reading:
         self._definitions: dict[str, Object] = {}
         self._all_definitions = True
         self._where: tuple[str, ...] | None = namespaces
+        self._tried: set[tuple[str, str | None]] = set()
 
     def read(self) -> Snapshot:
         at = self._client.clock.now()
@@ -138,9 +139,9 @@ class _Reading:
             found = self._snapshot(at)
         return found
 
-    def _extent(self) -> list[tuple[str, tuple[str, ...] | None]]:
-        """What was read so far."""
-        return [(name, kind.namespaces) for name, kind in self._read.items()]
+    def _extent(self) -> tuple[int, int]:
+        """How much was read so far."""
+        return len(self._read), len(self._tried)
 
     def _read_parameters(self) -> None:
         """Read the kinds that admission policies take as their parameters, where their bindings look for them."""
@@ -176,40 +177,38 @@ class _Reading:
 
     def _list(self, kind: ApiResource, namespaces: tuple[str, ...] | None) -> None:
         """Read a kind in these namespaces (None: all), where that has not been done."""
-        if kind.full_name in NEVER or kind == DEFINITIONS:
-            return
         known = self._read.get(kind.full_name)
-        if known is not None and (known.namespaces is None or not known.served):
+        if kind.full_name in NEVER or kind == DEFINITIONS or (
+                known is not None and (known.namespaces is None or not known.served)):
             return
-        namespaces = tuple(dict.fromkeys(namespaces)) if kind.namespaced and namespaces is not None else None
-        where: Sequence[str | None] = (None,)
-        count, refused = 0, list[str]()
-        if namespaces is not None:
-            there = known.namespaces or () if known is not None else ()
-            where = [namespace for namespace in namespaces if namespace not in there]
-            namespaces = (*there, *where)  # type: ignore[arg-type]
-            if known is not None:
-                if not where:
-                    return
-                count, refused = known.count, [known.refused] if known.refused else []
+        everywhere = namespaces is None or not kind.namespaced
+        where: list[str | None] = [None] if everywhere else [
+            one for one in dict.fromkeys(namespaces or ()) if (kind.full_name, one) not in self._tried]
+        if not where:
+            return
+        found: dict[str, None] = {} if known is None else dict.fromkeys(known.namespaces or ())
+        count, refused = (0, "") if known is None or everywhere else (known.count, known.refused)
         for namespace in where:
             api = Api.namespaced(self._client, kind, namespace) if namespace else Api.all(self._client, kind)
+            self._tried.add((kind.full_name, namespace))
             try:
                 for obj in api.list_all():
                     self._keep(_whole(obj, kind))
                     count += 1
+                if namespace:
+                    found[namespace] = None
             except KindNotServedError:
                 self._note(kind, namespaces, 0, served=False)
                 return
             except ApiError as error:
                 if error.is_forbidden:
-                    refused.append(_refusal(kind, namespace))
+                    refused = f"{refused}, {_refusal(kind, namespace)}" if refused else _refusal(kind, namespace)
                 elif error.is_not_found:
                     self._note(kind, namespaces, 0, served=False)
                     return
                 else:
                     raise
-        self._note(kind, namespaces, count, refused=", ".join(refused))
+        self._note(kind, None if everywhere else tuple(found), count, refused=refused)
 
     def _note(self, kind: ApiResource, namespaces: tuple[str, ...] | None, count: int, *, refused: str = "",
               served: bool = True) -> None:

@@ -255,3 +255,46 @@ def test_another_format_is_refused(tmp_path: Path, content: bytes, why: str) -> 
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(SnapshotError, match=why):
         Snapshot.load(tmp_path / "x")
+
+
+def copying(namespace: str) -> Any:
+    """A program that watches the ConfigMaps of kube-public, and keeps one in another namespace."""
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        Api.namespaced(ctx.client, ConfigMap, namespace).apply(
+            {"metadata": {"name": "copy"}, "data": {"a": "b"}}, field_manager="load", force=True)
+        return Action.await_change()
+
+    def build(client: Client) -> Any:
+        return Controller(Api.namespaced(client, ConfigMap, "kube-public"), name="copier").bind(reconcile)
+    return build
+
+
+def test_the_namespaces_that_a_program_asks_for_are_read_too() -> None:
+    world = World()
+    world.server.load(["apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x, namespace: kube-public}",
+                       "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: copy, namespace: default}\ndata: {a: b}"])
+    found = Snapshot.read(world.client, copying("default"))
+    assert set(found.by_name["configmaps"].namespaces or ()) == {"kube-public", "default"}
+    assert plan(copying("default"), found).empty
+    other = plan(copying("kube-system"), found)  # a later version, on a snapshot of the earlier one
+    assert not other.created
+    text = "\n".join(map(str, other.unknown))
+    assert "create ConfigMap kube-system/copy: namespace kube-system was not read" in text
+    assert "ConfigMap objects in namespace kube-system: are asked for by the program and were not read" in text
+    world.sim.close()
+
+
+def test_a_namespace_without_the_right_to_read_it_is_a_gap_of_that_namespace() -> None:
+    with ApiServer(authorization_mode="RBAC", tokens={"t": "planner"}, controllers=["*"]) as server:
+        server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": "kube-public"}},
+                     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "copy", "namespace": "default"},
+                      "data": {"a": "b"}}])
+        role, binding = rights("configmaps")
+        server.load([role, {**binding, "kind": "RoleBinding", "metadata": {"name": "r", "namespace": "kube-public"}}])
+        with server.client("planner") as client:
+            snapshot = Snapshot.read(client, copying("default"))
+        found = plan(copying("default"), snapshot)
+    text = "\n".join(map(str, found.unknown))
+    assert "the right to list configmaps in namespace default is missing" in text
+    assert not found.created
+    assert "create ConfigMap default/copy" in text
