@@ -203,6 +203,8 @@ class Rehearsal:
                                     "name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}})
             built_in = registry.by_kind(group, version, obj["kind"])
             objects.append(obj if built_in is None or built_in.is_custom else _as_this_server_has_it(obj, built_in))
+        self.server.kubelet.left_alone = frozenset(  # a Pod that does not start in the cluster does not start here
+            obj["metadata"]["uid"] for obj in objects if obj["kind"] == "Pod" and "uid" in obj["metadata"])
         self.server.implant(objects)
         self.observed.unknown += [Problem(f"{count} objects of {kind}", "the simulated server does not serve this kind")
                                   for kind, count in unserved.items()]

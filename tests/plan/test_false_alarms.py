@@ -21,7 +21,7 @@ from kubectl_runtime.plan.stored import ReadKind
 from kubectl_runtime.resources import ConfigMap
 from tests.examples.programs import ROOT
 from tests.plan import sites
-from tests.plan.conftest import sites_world
+from tests.plan.conftest import World, sites_world
 
 GOLDEN = ROOT / "tests" / "apiserver" / "golden"
 TYPES = {(kind.group, kind.version, kind.kind): kind for kind in builtin_types()}
@@ -229,8 +229,6 @@ def test_other_hashes_in_names_and_replicas_of_an_autoscaler_are_no_change() -> 
 
 def test_an_old_version_of_an_api_is_no_change() -> None:
     """A HorizontalPodAutoscaler that is read as autoscaling/v1, and applied as autoscaling/v2."""
-    from tests.plan.conftest import World
-
     metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization",
                                                                            "averageUtilization": 70}}}]
     body = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}, "spec": {
@@ -254,6 +252,39 @@ def test_an_old_version_of_an_api_is_no_change() -> None:
     planned: Plan = plan(build, found)
     assert planned.empty, str(planned)
     world.sim.close()
+
+
+@pytest.mark.parametrize("trouble", [
+    lambda rules: rules.crash(), lambda rules: rules.fail_image_pull(), lambda rules: rules.unschedulable(),
+    lambda rules: rules.never_be_ready()], ids=["crashing", "no-image", "no-node", "unready"])
+def test_pods_that_do_not_run_stay_so(trouble: Callable[[Any], Any]) -> None:
+    """What the program would report of Pods that come to life in the copy is no change; its new Pods run."""
+    def build_of(image: str) -> Callable[[Client], Any]:
+        def reconcile(obj: Any, ctx: Any) -> Action:
+            api = ctx.api(sites.Deployment)
+            if obj.spec.template.spec.containers[0].image != image:
+                api.patch(obj.name, Patch.strategic({"spec": {"template": {"spec": {"containers": [
+                    {"name": "c", "image": image}]}}}}))
+            ready = str((obj.to_dict().get("status") or {}).get("readyReplicas", 0))
+            ctx.api(ConfigMap).apply({"metadata": {"name": "report"}, "data": {"ready": ready}})
+            return Action.await_change()
+        return lambda client: Controller(Api.all(client, sites.Deployment), name="reporter").bind(reconcile)
+
+    world = World()
+    trouble(world.server.kubelet.rules.on("app=web"))
+    world.server.load([{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
+        "name": "web", "namespace": "default"}, "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "strategy": {"type": "Recreate"},
+            "template": {"metadata": {"labels": {"app": "web"}},
+                         "spec": {"containers": [{"name": "c", "image": "i:1"}]}}}}])
+    world.run(build_of("i:1"), 120)
+    found = Snapshot.read(world.client, build_of("i:1"))
+    world.sim.close()
+    planned = plan(build_of("i:1"), found)
+    assert planned.empty, str(planned)
+    after = plan(build_of("i:2"), found)
+    assert "replaces 2 Pods: all stop before the new ones start" in after.changed[0].follows
+    assert 'data.ready: "0" -> "2"' in str(after)
 
 
 def test_the_recordings_are_there() -> None:

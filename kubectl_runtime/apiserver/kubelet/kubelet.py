@@ -49,6 +49,8 @@ class Kubelet:
         self._own: set[_Key] = set()  # logs of running containers, not made by a test
         self.rules = PodRules()
         """The rules by which Pods run; see `PodRules`."""
+        self.left_alone: frozenset[str] = frozenset()
+        """The uids of Pods that stay as they are until they are deleted. Set it before they exist."""
 
     def logs(self, pod: str, content: bytes | str = b"", *, namespace: str = "*", container: str | None = None,
              previous: bool = False) -> ContainerLog:

@@ -266,6 +266,8 @@ class KubeletLoop:
                     self._pods[pod.key] = None
 
     def _look_at(self, cluster: Cluster, version: Version, plan: Plan) -> None:
+        if version.uid in self._kubelet.left_alone and not version.deleting:
+            return
         node = _node_of(version)
         if not node:
             if not schedule(cluster, version, plan, self._counts, binds_claims=self._binds_claims):
