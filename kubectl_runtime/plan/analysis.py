@@ -213,8 +213,7 @@ class _Report:
                                        "already"))
             elif identity[0] in self._unasked and not self._comes_with_definition(identity[0]):
                 unknown.append(Problem(str(change), f"{identity[0]} were not read, so that it may be there already"))
-            elif (read := self._snapshot.by_name.get(identity[0])) and not read.covers(identity[1]) and (
-                    change.action == "create"):
+            elif (read := self._snapshot.by_name.get(identity[0])) and not read.covers(identity[1]):
                 unknown.append(Problem(str(change), f"namespace {identity[1]} was not read, so that it may be there "
                                        "already"))
             else:

@@ -41,7 +41,7 @@ from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.analysis import Observed, Run, Step, moved, plan_of
 from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
 from kubectl_runtime.plan.report import Plan, Problem
-from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, StoredSnapshot
+from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, ReadKind, StoredSnapshot
 from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.testing.asking import muted_logs
@@ -206,8 +206,22 @@ class Rehearsal:
         self.server.kubelet.left_alone = frozenset(  # a Pod that does not start in the cluster does not start here
             obj["metadata"]["uid"] for obj in objects if obj["kind"] == "Pod" and "uid" in obj["metadata"])
         self.server.implant(objects)
+        there = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in objects}
+        self._drop(lambda kind, version: (kind.kind, version.namespace, version.name) not in there)
         self.observed.unknown += [Problem(f"{count} objects of {kind}", "the simulated server does not serve this kind")
                                   for kind, count in unserved.items()]
+
+    def _drop(self, is_foreign: Callable[[ReadKind, Version], bool]) -> None:
+        """Remove objects that the server made by itself, such as its first Node, of the kinds that were read."""
+        cluster = self.server.core.cluster
+        with cluster.locked():
+            rv, buckets = cluster.storage.dump()
+            for key, bucket in buckets.items():
+                for version in list(bucket.values()):
+                    kind = self._snapshot.by_name.get(identity_of(key, version)[0])
+                    if kind is not None and kind.served and not kind.refused and is_foreign(kind, version):
+                        del bucket[version.key]
+            cluster.storage.load((rv, buckets))
 
     def _mount(self, program: Program) -> None:
         """Mount the program's webhooks in process. Third-party webhooks allow everything, and are named in the plan."""
@@ -231,7 +245,8 @@ class Rehearsal:
         while self.sim.clock.monotonic() < ALONE:
             self.sim.settle(PIECE)
             if self.sim.clock.monotonic() - self._moved_at >= PIECE:
-                return
+                break
+        self._drop(lambda kind, version: not kind.covers(version.namespace))  # such as a namespace's ServiceAccount
 
     def _begin_watching(self) -> None:
         self._watching = True

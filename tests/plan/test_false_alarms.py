@@ -287,5 +287,31 @@ def test_pods_that_do_not_run_stay_so(trouble: Callable[[Any], Any]) -> None:
     assert 'data.ready: "0" -> "2"' in str(after)
 
 
+@pytest.mark.parametrize("kind", [
+    ApiResource("", "v1", "Node", "nodes", Scope.CLUSTER), ApiResource("", "v1", "Service", "services"),
+    ApiResource("", "v1", "ServiceAccount", "serviceaccounts")], ids=["nodes", "services", "accounts"])
+def test_what_the_copy_has_by_itself_is_no_object_of_the_cluster(kind: ApiResource) -> None:
+    """A cluster without Nodes, and with a Service in one namespace."""
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        api: Any = Api.namespaced(ctx.client, kind, obj.namespace) if obj.namespace else Api.all(ctx.client, kind)
+        if "seen" not in obj.annotations:
+            api.patch(obj.name, Patch.merge({"metadata": {"annotations": {"seen": "yes"}}}))
+        return Action.await_change()
+
+    def build(client: Client) -> Any:
+        return Controller(Api.all(client, kind), name="marker").bind(reconcile)
+
+    world = World()
+    if kind.kind == "Node":
+        for obj in Api.all(world.client, kind).list():
+            Api.all(world.client, kind).delete(obj.name)
+    world.run(build, 60)
+    found = Snapshot.read(world.client, build, namespaces=["kube-public"])
+    world.sim.close()
+    assert kind.full_name in found.by_name
+    planned = plan(build, found)
+    assert planned.empty, str(planned)
+
+
 def test_the_recordings_are_there() -> None:
     assert Path(GOLDEN).is_dir()
