@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.core.codec.sameness import equal_json
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.kubectl.apply import comparable, difference
-from kubectl_runtime.plan.report import STARS, Change, FieldChange, Plan, Problem
+from kubectl_runtime.plan.report import STARS, Change, FieldChange, Hidden, Plan, Problem
 from kubectl_runtime.plan.stored import StoredSnapshot
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.testing.lab.recordings import Identity
@@ -197,6 +197,7 @@ class _Report:
                          if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
         self._untold = 0
         """The number of written values that may or may not equal the redacted value."""
+        self._hidden = Hidden(observed.secrets)
         self._redacted = {text.partition(":")[0].lower(): text for text in snapshot.redacted}
 
     def plan(self) -> Plan:
@@ -220,8 +221,8 @@ class _Report:
                 changes.append(change)
         by = {action: tuple(change for change in changes if change.action == action)
               for action in ("create", "change", "delete")}
-        return Plan(by["create"], by["change"], by["delete"], tuple(failed), tuple(dict.fromkeys(unknown)),
-                    tuple(observed.loops), tuple(observed.definitions),
+        return Plan(by["create"], by["change"], by["delete"], self._problems(failed), self._problems(unknown),
+                    self._problems(observed.loops), self._problems(observed.definitions),
                     tuple(dict.fromkeys([*observed.not_simulated, *self._not_simulated(changes)])), tuple(changes),
                     str(self._snapshot), round(observed.took, 3), observed.runs)
 
@@ -233,7 +234,7 @@ class _Report:
 
         below = uids([identity, *self._below(uids([identity]))]) if self._observed.turned_away else set()
         for kind, message in dict.fromkeys(why for uid, why in self._observed.turned_away.items() if uid in below):
-            yield Problem(said(change.ref), f"its {kind}s are refused: {self._hidden(message)}", by=change.by)
+            yield Problem(said(change.ref), f"its {kind}s are refused: {message}", by=change.by)
 
     def _comes_with_definition(self, name: str) -> bool:
         """Whether a kind is new: the cluster does not have its CRD."""
@@ -279,7 +280,7 @@ class _Report:
     def _difference(self, ref: ObjectRef, old: Object | None, new: Object | None, status: bool) -> str:
         kind = {"apiVersion": ref.resource.api_version, "kind": ref.resource.kind}
         left, right = (None if obj is None else {**kind, **form(obj, status=status)} for obj in (old, new))
-        return "" if right is None else str(self._hidden(difference(said(ref), left, right)))
+        return "" if right is None else self._hidden.text(difference(said(ref), left, right))
 
     def _is_redacted(self, resource: ApiResource) -> bool:
         return resource.kind.lower() in self._redacted or f"{resource.kind}.{resource.group}".lower() in self._redacted
@@ -289,7 +290,7 @@ class _Report:
         if self._is_secret(identity, path):
             before, after = (None if value is None else STARS for value in (before, after))
         owner = _other_owner(old, path, self._observed.managers)
-        return FieldChange(path, self._hidden(before), self._hidden(after), owner)
+        return FieldChange(self._hidden.text(path), self._hidden.value(before), self._hidden.value(after), owner)
 
     def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
         """Whether the old value of a changed field is the digest of the value that the program wrote, or may be, as the
@@ -313,15 +314,9 @@ class _Report:
         plain = re.sub(r"\[[^\]]*\]", "", path)
         return any(plain.startswith(one) or one.startswith(plain) for one in hidden)
 
-    def _hidden(self, value: Any) -> Any:
-        """A value without the content of Secrets, wherever it was copied to."""
-        if isinstance(value, str):
-            for secret in self._observed.secrets:
-                value = value.replace(secret, STARS)
-            return value
-        if isinstance(value, dict):
-            return {key: self._hidden(part) for key, part in value.items()}
-        return [self._hidden(part) for part in value] if isinstance(value, list) else value
+    def _problems(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """The problems once each, without the content of Secrets."""
+        return tuple(dict.fromkeys(replace(one, reason=self._hidden.text(one.reason)) for one in problems))
 
     # --- what follows -----------------------------------------------------------------------------------------------
 

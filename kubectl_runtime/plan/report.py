@@ -5,12 +5,16 @@ only in names, three are shown and the rest counted. The last lines count, and n
 """
 from __future__ import annotations
 
+import base64
+import binascii
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -18,6 +22,74 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.logs import said
 
 STARS = "***"
+
+
+def secret_values(obj: Mapping[str, Any]) -> set[str]:
+    """The texts by which a Secret's values may be quoted: plain, base64, hexadecimal, in a URL, line by line, and the
+    texts inside of a JSON document. Those shorter than four characters are left out."""
+    found: set[str] = set()
+    for value in map(str, [*(obj.get("data") or {}).values(), *(obj.get("stringData") or {}).values()]):
+        try:
+            plain = base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            plain = value.encode("utf-8", "surrogatepass")
+        found |= {value, base64.b64encode(value.encode("utf-8", "surrogatepass")).decode(), plain.hex(),
+                  base64.urlsafe_b64encode(plain).decode(), quote(plain), quote_plus(plain)}
+        with suppress(UnicodeDecodeError):
+            text = plain.decode()
+            found |= {text, *text.splitlines(), *_leaves(text)}
+    return {text for text in found if len(text) >= _LEAST}
+
+
+_LEAST = 4
+
+
+def _leaves(text: str) -> Iterator[str]:
+    """The texts in a JSON document, such as the password in a Docker configuration."""
+    if not text.lstrip().startswith(("{", "[")):
+        return
+    try:
+        waiting = [msgspec.json.decode(text)]
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+
+
+class Hidden:
+    """Replaces secret texts by stars, wherever they are quoted."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._by_start: dict[str, list[str]] = {}
+        for secret in sorted(secrets, key=len, reverse=True):  # the longest first: others may be parts of it
+            self._by_start.setdefault(secret[:_LEAST], []).append(secret)
+
+    def text(self, text: str) -> str:
+        """The text without secrets."""
+        if not self._by_start:
+            return text
+        found, at, kept = [], 0, 0
+        while at <= len(text) - _LEAST:
+            for secret in self._by_start.get(text[at:at + _LEAST], ()):
+                if text.startswith(secret, at):
+                    found += [text[kept:at], STARS]
+                    at = kept = at + len(secret)
+                    break
+            else:
+                at += 1
+        return "".join([*found, text[kept:]]) if kept else text
+
+    def value(self, value: Any) -> Any:
+        """A JSON value without secrets, in its keys neither."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): self.value(part) for key, part in value.items()}
+        return [self.value(part) for part in value] if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

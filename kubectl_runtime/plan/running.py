@@ -12,7 +12,6 @@ kept with its author: a run of a controller, or the cluster.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -40,7 +39,7 @@ from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.analysis import Observed, Run, Step, moved, plan_of
 from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
-from kubectl_runtime.plan.report import Plan, Problem
+from kubectl_runtime.plan.report import Plan, Problem, secret_values
 from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, ReadKind, StoredSnapshot
 from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.logs import said
@@ -419,7 +418,7 @@ class Rehearsal:
             if error is None or run.ref is None or run in refused_runs or isinstance(error, OutsideRefused) or not \
                     self._exists(run.ref):
                 continue
-            observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {self._hidden(_message(error))}",
+            observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {_message(error)}",
                                            self._lines.get(run, ""), run.controller))
         for uid in self._turned_away_before:  # it was so without the program
             observed.turned_away.pop(uid, None)
@@ -553,23 +552,6 @@ class Rehearsal:
                     versions[id(version)] = version
         for version in versions.values():
             self.observed.secrets |= secret_values(version.decode())
-
-    def _hidden(self, text: str) -> str:
-        for value in sorted(self.observed.secrets, key=len, reverse=True):
-            text = text.replace(value, "***")
-        return text
-
-
-def secret_values(obj: Object) -> set[str]:
-    """The values of a Secret, plain and as base64; values shorter than four characters are left out."""
-    found: set[str] = set()
-    for value in [*(obj.get("data") or {}).values(), *(obj.get("stringData") or {}).values()]:
-        found.add(str(value))
-        try:
-            found.add(base64.b64decode(str(value)).decode())
-        except (binascii.Error, ValueError):
-            continue
-    return {text for text in found if len(text) >= 4}
 
 
 def _message(error: BaseException) -> str:
