@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import os
 import re
 import sys
 import textwrap
@@ -51,9 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser(given[0] if given else "").parse_args(given)
     try:
         status: int = options.run(options)
+        sys.stdout.flush()
     except CommandError as error:
         print(f"error: {shown(error)}", file=sys.stderr, flush=True)
         return error.status
+    except BrokenPipeError:  # the reader of the output has ended, such as head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when this process ends
+        return 1
     return status
 
 

@@ -279,7 +279,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield summary(plan)
     if plan.not_simulated:
         yield f"not simulated: {'; '.join(plan.not_simulated)}"
-    yield f"({plan.runs} runs in {plan.seconds:g} simulated seconds on {plan.source})"
+    if not plan.runs:
+        yield "nothing ran: the program has no object to reconcile in what was read"
+    yield f"({plan.runs} run{'' if plan.runs == 1 else 's'} in {plan.seconds:g} simulated seconds on {plan.source})"
 
 
 def _problems(title: str, problems: tuple[Problem, ...], sign: str) -> Iterator[str]:

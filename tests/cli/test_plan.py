@@ -14,6 +14,7 @@ from kubectl_runtime import Api
 from kubectl_runtime.cli.main import main
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
+from tests.examples.programs import environment
 
 OPERATOR = '''
 from msgspec import Struct
@@ -140,3 +141,34 @@ def test_what_cannot_be_done_is_said(place: Any, capsys: pytest.CaptureFixture[s
     name, _ = place
     assert main(["plan", *(text.replace("NAME", name) for text in arguments)]) == status
     assert why in capsys.readouterr().err
+
+
+def test_a_reader_that_ends_early_is_no_error(place: Any, tmp_path: Path) -> None:
+    """As `| head` does."""
+    import fcntl
+    import subprocess
+    import sys
+
+    name, _ = place
+    (tmp_path / "many.yaml").write_text("\n---\n".join(
+        f"apiVersion: cli.example.com/v1\nkind: Note\nmetadata: {{name: n{number}}}" for number in range(60)))
+    with subprocess.Popen([sys.executable, "-m", "kubectl_runtime", "plan", f"{name}:main", "--change", "many.yaml",
+                           "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=environment({"KUBECONFIG": tmp_path / "kubeconfig"})) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        fcntl.fcntl(process.stdout, fcntl.F_SETPIPE_SZ, 4096)
+        assert process.stdout.readline() == "{\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 1
+
+
+def test_a_plan_in_which_nothing_ran_says_so(place: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    name, server = place
+    with server.client() as client:
+        notes = importlib.import_module(name).Note
+        for text in ("a", "b"):
+            Api.namespaced(client, notes, "default").delete(text)
+    assert main(["plan", f"{name}:main"]) == 0
+    assert "nothing ran: the program has no object to reconcile" in capsys.readouterr().out
