@@ -90,6 +90,9 @@ class Observed:
     """Group, version and plural of the requested kinds, and the namespace ("" for all)."""
 
 
+_FROM_DIGESTS = "computed from redacted values, so that it is unknown whether it changes"
+
+
 class _Absent:
     def __repr__(self) -> str:
         return "nothing"
@@ -177,14 +180,32 @@ def _item_key(one: list[Any], other: list[Any]) -> str | None:
     return None
 
 
-def plan_of(observed: Observed, snapshot: StoredSnapshot) -> Plan:
-    """The plan of a program that was observed."""
-    return _Report(observed, snapshot).plan()
+_COMPUTED = re.compile(r"(?=.*\d)(?:[a-z0-9]+[:-])?[A-Za-z0-9+=_/-]{6,}")
+"""The form of a hash or of a name that ends in one."""
+
+
+def may_be_computed_from_digests(plan: Plan, snapshot: StoredSnapshot) -> bool:
+    """Whether a change has the form of a value that is computed from redacted values."""
+    if not any(obj["kind"] == "Secret" and obj.get("data") for obj in snapshot.objects) and not snapshot.redacted:
+        return False
+    return any(_has_computed(one.after) for change in plan.changed for one in change.fields)
+
+
+def _has_computed(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_computed, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, str) and _COMPUTED.fullmatch(value) is not None
+
+
+def plan_of(observed: Observed, snapshot: StoredSnapshot, twin: Observed | None = None) -> Plan:
+    """The plan of a program that was observed. `twin`: the same program observed on other digests."""
+    return _Report(observed, snapshot, twin).plan()
 
 
 class _Report:
-    def __init__(self, observed: Observed, snapshot: StoredSnapshot) -> None:
-        self._observed, self._snapshot = observed, snapshot
+    def __init__(self, observed: Observed, snapshot: StoredSnapshot, twin: Observed | None) -> None:
+        self._observed, self._snapshot, self._twin = observed, snapshot, twin
+        self._computed: list[Problem] = []
         self._steps: dict[Identity, list[Step]] = {}
         self._own: dict[Identity, Step] = {}
         """The program's first step for each object."""
@@ -209,6 +230,9 @@ class _Report:
             if change is None:
                 continue
             failed += self._refusals(identity, change)
+            if change.action == "create" and self._twin is not None and identity not in self._twin.after:
+                unknown.append(Problem(str(change), f"its name is {_FROM_DIGESTS}", by=change.by))
+                continue
             if (gap := self._unread.get(identity[0])) and not (gap.namespaces and gap.covers(identity[1])):
                 unknown.append(Problem(str(change), f"the right to {gap.refused} is missing, so that it may be there "
                                        "already"))
@@ -219,6 +243,7 @@ class _Report:
                                        "already"))
             else:
                 changes.append(change)
+        unknown += self._computed
         by = {action: tuple(change for change in changes if change.action == action)
               for action in ("create", "change", "delete")}
         return Plan(by["create"], by["change"], by["delete"], self._problems(failed), self._problems(unknown),
@@ -260,13 +285,30 @@ class _Report:
                 found.insert(0, ("metadata.uid", "of the old object", "of a new one: it is deleted and made again"))
             theirs = self._of_the_cluster(identity, status)
             found = [one for one in found if one[0] not in theirs and not self._is_digest_of(identity, *one)]
+            computed = self._computed_from_digests(identity, old, found, status)
+            if computed:
+                self._computed.append(Problem(said(ref), f"{', '.join(sorted(computed))}: {_FROM_DIGESTS}",
+                                              by=str(step.by)))
+                found = [one for one in found if one[0] not in computed]
             if not found:
                 return None
+            if computed and identity[0] in _TEMPLATES and not any(one[0].startswith("spec.template") for one in found):
+                new = {**new, "spec": {**new["spec"], "template": old["spec"]["template"]}}  # replaces no Pods for sure
             fields = tuple(self._field(identity, old, path, one, other) for path, one, other in found)
         action = "create" if old is None else "delete" if new is None else "change"
         shown = "" if self._is_redacted(resource) else self._difference(ref, old, new, status)
         return Change(action, ref, str(step.by) if step.by is not None else "", round(step.at, 3), fields,
                       tuple(self._follows(identity, old, new)), shown)
+
+    def _computed_from_digests(self, identity: Identity, old: Object, found: list[tuple[str, Any, Any]],
+                               status: bool) -> set[str]:
+        """The changed fields whose values are others on other digests."""
+        other = self._twin.after.get(identity) if self._twin is not None else None
+        if other is None:
+            return set()
+        theirs = {path: value for path, _, value in differences(old, other.decode(), status=status)}
+        return {path for path, _, value in found if path != "metadata.uid" and not self._is_secret(identity, path)
+                and _has_computed(value) and not equal_json(theirs.get(path), value)}
 
     def _of_the_cluster(self, identity: Identity, status: bool) -> set[str]:
         """The fields of an object that only the cluster's own controllers have changed."""

@@ -34,7 +34,7 @@ def secret_values(obj: Mapping[str, Any]) -> set[str]:
         except (binascii.Error, ValueError):
             plain = value.encode("utf-8", "surrogatepass")
         found |= {value, base64.b64encode(value.encode("utf-8", "surrogatepass")).decode(), plain.hex(),
-                  base64.urlsafe_b64encode(plain).decode(), quote(plain), quote_plus(plain)}
+                  base64.urlsafe_b64encode(plain).decode(), quote(plain), quote(plain, safe=""), quote_plus(plain)}
         with suppress(UnicodeDecodeError):
             text = plain.decode()
             found |= {text, *text.splitlines(), *_leaves(text)}

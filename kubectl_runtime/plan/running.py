@@ -37,7 +37,7 @@ from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
-from kubectl_runtime.plan.analysis import Observed, Run, Step, moved, plan_of
+from kubectl_runtime.plan.analysis import Observed, Run, Step, may_be_computed_from_digests, moved, plan_of
 from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
 from kubectl_runtime.plan.report import Plan, Problem, secret_values
 from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, ReadKind, StoredSnapshot
@@ -81,6 +81,9 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     most. `outside`: a function without arguments that replaces what the program reaches besides the cluster; a context
     manager that it returns stays open during the plan. `seed` decides the order of everything.
 
+    Where a change may be computed from redacted values, such as a hash of a Secret, the program runs once more on other
+    digests: what then differs is unknown.
+
     Blocks, in this thread, without waiting in real time. Only one plan may run in a process. The library's logs are
     muted. Raises what `build` and `outside` raise, TypeError and ValueError for an invalid result of `build`, and
     errors in the manifests of `change`.
@@ -95,10 +98,15 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     data.color: "blue" -> "green"   (owned by load)
     """
     sources: list[Any] = [change] if isinstance(change, str | bytes | dict) else [*change]
-    rehearsal = Rehearsal(build, snapshot, sources, None if until is None else seconds(until), outside, seed)
+    def observed(on: StoredSnapshot) -> Observed:
+        return Rehearsal(build, on, sources, None if until is None else seconds(until), outside, seed).run()
+
     with muted_logs():
-        observed = rehearsal.run()
-    return plan_of(observed, snapshot)
+        first = observed(snapshot)
+        found = plan_of(first, snapshot)
+        if may_be_computed_from_digests(found, snapshot):
+            found = plan_of(first, snapshot, observed(snapshot.with_other_digests()))
+    return found
 
 
 def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, str, str, str]]:

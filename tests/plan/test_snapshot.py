@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import logging
 import stat
+import zlib
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -205,6 +208,39 @@ def test_no_value_of_a_secret_is_shown_anywhere(caplog: pytest.LogCaptureFixture
     world.sim.close()
 
 
+DOCKER = json.dumps({"auths": {"r.example.com": {"username": "robot", "password": "inner-password-of-json"}}})
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n-----END-----\n"
+
+
+@pytest.mark.parametrize(("value", "quoted", "forbidden"), [
+    ("made-by-the-program", lambda value: value.encode().hex(), "6d6164652d6279"),
+    ("made by/the=program", lambda value: f"postgres://u:{quote(value, safe='')}@db", "made%20by%2Fthe"),
+    ("made-by-the-program", lambda value: base64.b64encode(base64.b64encode(value.encode())).decode(), "YldGa1pT"),
+    (PEM, repr, "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"),
+    (DOCKER, lambda value: f"login failed with {json.loads(value)['auths']['r.example.com']}", "inner-password"),
+    ("pass", lambda value: "passwordpass", "wordpass")], ids=["hex", "url", "twice", "pem", "json", "parts"])
+def test_a_secret_is_starred_in_whatever_form_it_is_quoted(value: str, quoted: Any, forbidden: str) -> None:
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        Api.namespaced(ctx.client, Secret, "default").apply(
+            {"metadata": {"name": "made"}, "stringData": {"value": value, "longer": "passwordpass"}},
+            field_manager="me")
+        ctx.api(ConfigMap).apply({"metadata": {"name": "c"}, "data": {"url": quoted(value)}}, field_manager="me",
+                                 force=True)
+        raise ValueError(f"cannot use {quoted(value)}")
+
+    def build(client: Client) -> Any:
+        return Controller(Api.namespaced(client, ConfigMap, "default"), name="leaky").bind(reconcile)
+
+    world = World()
+    world.server.load([CONFIG])
+    found = plan(build, Snapshot.read(world.client, build))
+    shown = "\n".join([str(found), json.dumps(found.to_dict()), found.to_html(), repr(found)])
+    assert "cannot use" in shown
+    assert "***" in shown
+    assert forbidden not in shown
+    world.sim.close()
+
+
 def test_named_fields_are_redacted_too(tmp_path: Path) -> None:
     world = World()
     world.server.load([CONFIG])
@@ -298,3 +334,55 @@ def test_a_namespace_without_the_right_to_read_it_is_a_gap_of_that_namespace() -
     assert "the right to list configmaps in namespace default is missing" in text
     assert not found.created
     assert "create ConfigMap default/copy" in text
+
+
+def hashing(image: str = "i:1", how: Any = None) -> Any:
+    """Keeps a Deployment with a hash of a Secret; `how` computes what stands in its annotation."""
+    def reconcile(obj: Secret, ctx: Any) -> Action:
+        if obj.name == "s":
+            text = "".join(f"{key}={value!r}" for key, value in sorted(obj.data.items()))
+            found = (how or (lambda text: hashlib.sha256(text.encode()).hexdigest()))(text)
+            ctx.api(Deployment).apply({"metadata": {"name": "web"}, "spec": {
+                "replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": {
+                    "metadata": {"labels": {"a": "b"}, "annotations": {"checksum": found}},
+                    "spec": {"containers": [{"name": "c", "image": image}]}}}}, field_manager="me", force=True)
+        return Action.await_change()
+
+    def build(client: Client) -> Any:
+        return Controller(Api.namespaced(client, Secret, "default"), name="hasher").owns(
+            Api.namespaced(client, Deployment, "default")).bind(reconcile)
+    return build
+
+
+@pytest.mark.parametrize("how", [None, lambda text: f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:12]}",
+                                 lambda text: str(zlib.adler32(text.encode()))], ids=["hex", "prefix", "number"])
+def test_a_hash_of_a_secret_is_unknown_and_no_change(how: Any, tmp_path: Path) -> None:
+    world = World()
+    secret_objects(world)
+    world.run(hashing(how=how), 120)
+    read = Snapshot.read(world.client, hashing(how=how))
+    read.save(tmp_path / "s.json")
+    world.sim.close()
+    for snapshot in (read, Snapshot.load(tmp_path / "s.json")):
+        found = plan(hashing(how=how), snapshot)
+        assert not found.changes, str(found)
+        [problem] = found.unknown
+        assert str(problem) == ("Deployment default/web: spec.template.metadata.annotations.checksum: computed from "
+                                "redacted values, so that it is unknown whether it changes  (hasher, for Secret "
+                                "default/s)")
+        found = plan(hashing("i:2", how), snapshot)
+        [change] = found.changes
+        assert [one.path for one in change.fields] == ["spec.template.spec.containers[c].image"]
+        assert change.follows[0] == "replaces 2 Pods, one after the other"
+        assert len(found.unknown) == 1
+
+
+def test_a_token_that_is_computed_from_nothing_redacted_is_a_change() -> None:
+    world = World()
+    secret_objects(world)
+    world.run(hashing(how=lambda text: "version-1"), 120)
+    [change] = plan(hashing(how=lambda text: "version-2"), Snapshot.read(
+        world.client, hashing(how=lambda text: "version-1"))).changes
+    assert [one.path for one in change.fields] == ["spec.template.metadata.annotations.checksum"]
+    assert change.follows[0] == "replaces 2 Pods, one after the other"
+    world.sim.close()
