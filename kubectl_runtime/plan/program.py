@@ -14,9 +14,10 @@ The guard refuses:
   program is built it may read its configuration
 
 Python announces each of these by an audit event, even to code that calls the C function directly, and a hook that
-raises refuses it. Extension modules that open connections on their own (libpq, gRPC) raise no events, so a hook cannot
-refuse them. Hooks cannot be removed, so the process has one, which does nothing while no plan is made. It affects the
-thread of the plan and threads that began later.
+raises refuses it. The start of a process by multiprocessing has no event, so its function is replaced. Extension modules
+that open connections on their own (libpq, gRPC) raise no events, so a hook cannot refuse them. Hooks cannot be removed,
+so the process has one, which does nothing while no plan is made. It affects the thread of the plan and threads that
+began later.
 """
 from __future__ import annotations
 
@@ -188,6 +189,7 @@ _HOSTS = {"socket.getaddrinfo": 2, "socket.gethostbyname": 1, "socket.gethostbya
 _SOCKETS = {"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"}
 _PROCESSES = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
               "pty.spawn"}
+_SIGNALS = {"os.kill", "os.killpg"}
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CODE = (".py", ".pyc", ".so", ".pyd", ".pth")
 _DEVICES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/zero")
@@ -252,6 +254,8 @@ class _Guard:
             return _socket_address(args)
         if event in _PROCESSES:
             return f"the program {_program(args)}" if args else "a process of its own"
+        if event in _SIGNALS:
+            return f"the process {args[0]}"
         if event in _WRITING:
             outside = [path for path in map(_text, args[:_WRITING[event]]) if path and not self._is_inside(path)]
             return outside[0] if outside else None
@@ -374,7 +378,29 @@ def refused_outside(refused: Refused) -> Iterator[_Guard]:
             sys.addaudithook(_HOOK)
             _HOOK.is_installed = True
         _HOOK.guard = guard
+    with _spawns_refused(guard):
+        try:
+            yield guard
+        finally:
+            _HOOK.guard = None
+
+
+@contextmanager
+def _spawns_refused(guard: _Guard) -> Iterator[None]:
+    """Announce what multiprocessing starts by `spawn` and `forkserver`."""
     try:
-        yield guard
+        import _posixsubprocess as spawning
+    except ImportError:  # on Windows, where processes start by an event of their own
+        yield
+        return
+    start: Any = spawning.fork_exec
+
+    def announced(*args: Any) -> Any:
+        guard.look("os.spawn", args)
+        return start(*args)
+
+    spawning.fork_exec = announced
+    try:
+        yield
     finally:
-        _HOOK.guard = None
+        spawning.fork_exec = start

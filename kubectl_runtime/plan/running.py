@@ -366,7 +366,9 @@ class Rehearsal:
             self.observed.runs += 1
             try:
                 answer = reconcile(obj, ctx)
-            except Exception as error:
+            except ProcessEnded:
+                raise
+            except BaseException as error:  # a SystemExit is a failed run, too
                 self._last[run], self._lines[run] = error, error_line(error)
                 raise
             else:

@@ -1,10 +1,10 @@
 """`Snapshot`: reads a cluster for `plan`, without writing to it. It reads:
 
 - the kinds that the program's controllers watch, and further named kinds
-- namespaces, quotas, limits, admission policies, and the program's own webhook configurations
+- namespaces, quotas, limits, admission policies with their parameters, and the program's own webhook configurations
 - the kinds of the owners of all these objects, and the built-in kinds that they own (a Deployment's ReplicaSets and
   their Pods)
-- the kinds that the program requests while it is rehearsed on what was read before
+- the kinds that the program requests while it is rehearsed on what was read before, in the requested namespaces
 - the CustomResourceDefinitions of all these kinds
 
 Each kind is one LIST in pages, of all namespaces or of the named ones. A refused LIST is kept as a gap: what depends on

@@ -1,6 +1,7 @@
 """Nothing of a plan reaches anything outside of it, and what wanted to is named."""
 from __future__ import annotations
 
+import multiprocessing
 import os
 import socket
 import sqlite3
@@ -41,6 +42,12 @@ def swallowed() -> None:
         requests.get("http://api.example.com/v1", timeout=1)
 
 
+def spawned() -> None:
+    process = multiprocessing.get_context("spawn").Process(target=print)
+    process.start()
+    process.join()
+
+
 def connected(family: int, address: Any, kind: int = socket.SOCK_STREAM, verb: str = "connect") -> None:
     with socket.socket(family, kind) as made:
         if verb == "sendto":
@@ -59,6 +66,7 @@ OUTSIDE: dict[str, tuple[Callable[[], object], str]] = {
     "a listener": (lambda: connected(socket.AF_INET, ("127.0.0.1", 0), verb="bind"), "127.0.0.1:0"),
     "subprocess": (lambda: subprocess.run(["git", "push", "--token=abc"], check=False), "the program git"),
     "a shell": (lambda: os.system("true"), "the program true"),
+    "multiprocessing": (spawned, "the program"), "a signal": (lambda: os.kill(1, 0), "the process 1"),
     "reading": (lambda: Path("/etc/hostname").read_text(), "/etc/hostname"),
     "writing": (lambda: Path("/var/tmp/plan-was-here").write_text("x"), "/var/tmp/plan-was-here"),
     "removing": (lambda: os.remove("/var/tmp/plan-was-here"), "/var/tmp/plan-was-here"),

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -119,18 +120,21 @@ def test_runs_that_fail_are_named_with_error_and_line() -> None:
             raise KeyError("size")
         if obj.name == "refused":
             Api.namespaced(ctx.client, ConfigMap, "nowhere").apply({"metadata": {"name": "x"}}, field_manager="m")
+        if obj.name == "ending":
+            sys.exit(3)
         if obj.name == "passing" and ctx.attempt < 2:
             raise TimeoutError("comes right by itself")
         return Action.await_change()
 
-    found = planned(reconcile, maps("bad", "refused", "passing"))
+    found = planned(reconcile, maps("bad", "refused", "passing", "ending"))
     problems = {problem.object: problem for problem in found.failed}
-    assert set(problems) == {"ConfigMap default/bad", "ConfigMap default/refused"}
+    assert set(problems) == {"ConfigMap default/bad", "ConfigMap default/refused", "ConfigMap default/ending"}
+    assert problems["ConfigMap default/ending"].reason == "SystemExit: 3"
     assert problems["ConfigMap default/bad"].reason == "KeyError: 'size'"
     assert "test_plan.py:" in problems["ConfigMap default/bad"].line
     assert 'namespaces "nowhere" not found' in problems["ConfigMap default/refused"].reason
     assert not found.empty
-    assert "2 failing" in str(found)
+    assert "3 failing" in str(found)
 
 
 def flipping(to: str) -> Reconcile:
