@@ -332,7 +332,7 @@ class _Report:
         if self._is_secret(identity, path):
             before, after = (None if value is None else STARS for value in (before, after))
         owner = _other_owner(old, path, self._observed.managers)
-        return FieldChange(self._hidden.text(path), self._hidden.value(before), self._hidden.value(after), owner)
+        return FieldChange(self._hidden.key(path), self._hidden.value(before), self._hidden.value(after), owner)
 
     def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
         """Whether the old value of a changed field is the digest of the value that the program wrote, or may be, as the

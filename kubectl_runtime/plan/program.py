@@ -14,10 +14,10 @@ The guard refuses:
   program is built it may read its configuration
 
 Python announces each of these by an audit event, even to code that calls the C function directly, and a hook that
-raises refuses it. The start of a process by multiprocessing has no event, so its function is replaced. Extension modules
-that open connections on their own (libpq, gRPC) raise no events, so a hook cannot refuse them. Hooks cannot be removed,
-so the process has one, which does nothing while no plan is made. It affects the thread of the plan and threads that
-began later.
+raises refuses it. The start of a process by multiprocessing has no event, so its function is replaced. Extension
+modules that open connections on their own (libpq, gRPC) raise no events, so a hook cannot refuse them. Hooks cannot be
+removed, so the process has one, which does nothing while no plan is made. It affects the thread of the plan and threads
+that began later.
 """
 from __future__ import annotations
 

@@ -68,14 +68,14 @@ class Hidden:
         for secret in sorted(secrets, key=len, reverse=True):  # the longest first: others may be parts of it
             self._by_start.setdefault(secret[:_LEAST], []).append(secret)
 
-    def text(self, text: str) -> str:
-        """The text without secrets."""
+    def text(self, text: str, least: int = 0) -> str:
+        """The text without secrets of at least this length."""
         if not self._by_start:
             return text
         found, at, kept = [], 0, 0
         while at <= len(text) - _LEAST:
             for secret in self._by_start.get(text[at:at + _LEAST], ()):
-                if text.startswith(secret, at):
+                if len(secret) >= least and text.startswith(secret, at):
                     found += [text[kept:at], STARS]
                     at = kept = at + len(secret)
                     break
@@ -83,12 +83,16 @@ class Hidden:
                 at += 1
         return "".join([*found, text[kept:]]) if kept else text
 
+    def key(self, text: str) -> str:
+        """A path or the key of a map. Short secrets such as `data` or `admin` are words in it."""
+        return self.text(text, least=12)
+
     def value(self, value: Any) -> Any:
         """A JSON value without secrets, in its keys neither."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self.text(key): self.value(part) for key, part in value.items()}
+            return {self.key(key): self.value(part) for key, part in value.items()}
         return [self.value(part) for part in value] if isinstance(value, list) else value
 
 
