@@ -421,3 +421,17 @@ def test_a_pod_that_cannot_be_run_does_not_keep_the_others(world, monkeypatch, c
     world.create("web")
     assert [world.phase(name) for name in ("bad", "web")] == ["Pending", "Running"]
     assert "Pod default/bad cannot be run as it is" in caplog.text
+
+
+def test_pods_that_are_left_alone_stay_until_they_are_deleted(world):
+    world.rules.on().be_ready(after=30)
+    for name in ("still", "other"):
+        world.create(name)
+    world.server.kubelet.left_alone = frozenset({world.pods.get("still")["metadata"]["uid"]})
+    before = world.status("still")
+    world.advance(60)
+    assert world.status("still") == before
+    assert {each["type"] for each in world.status("other")["conditions"] if each["status"] == "True"} == WELL
+    world.pods.delete("still")
+    world.advance(60)
+    assert world.pods.get_opt("still") is None
