@@ -19,6 +19,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.logs import said
 
 STARS = "***"
@@ -50,7 +51,7 @@ def _leaves(text: str) -> Iterator[str]:
         return
     try:
         waiting = [msgspec.json.decode(text)]
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+    except DECODE_FAILURES:
         return
     while waiting:
         value = waiting.pop()
