@@ -169,6 +169,7 @@ def module_of(guide: str, folder: Path, monkeypatch: pytest.MonkeyPatch, name: s
         (folder / f"{module}.py").write_text(text)
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.syspath_prepend(folder)
+    monkeypatch.chdir(folder)  # one of them writes a file
     return importlib.import_module(name or names[0])
 
 
