@@ -23,8 +23,8 @@ from typing import Any
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import KubeError
-from kubectl_runtime.core.base.guard import guarded_logger, not_awaitable
-from kubectl_runtime.core.base.interpreter import Home, Thread
+from kubectl_runtime.core.base.guard import Home, guarded_logger, not_awaitable
+from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.manager.elector import LeaderLock
 from kubectl_runtime.manager.serving import LEAST_SECONDS

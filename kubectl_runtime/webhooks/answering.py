@@ -42,8 +42,8 @@ from kubectl_runtime.core.base.errors import (
     did_you_mean,
     reason_of,
 )
-from kubectl_runtime.core.base.guard import Guard, guarded_logger
-from kubectl_runtime.core.base.interpreter import Home, signature_of
+from kubectl_runtime.core.base.guard import Guard, Home, guarded_logger
+from kubectl_runtime.core.base.interpreter import signature_of
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.codec.sameness import MISSING, Path, differences, same_json

@@ -18,6 +18,7 @@ exception is user code too, so it is read by `described`, never by `str`.
   A place is the class of the exception and the line that raised it.
 - `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, its line is lost, and the
   error goes to stderr, as in `logging`, and not to the caller, which may be a watch, or a call whose write is done.
+- `Home.check` ends the child of a fork that user code made and returned from.
 - `check_api`, `check_callback` and others refuse arguments that would only fail later, in a thread, again and again.
 - `mapping`, `part_of`, `condition_of` and others read an object's plain form without trust: a part that is absent, null
   or of another type is empty.
@@ -28,6 +29,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import os
 import sys
 import threading
 import traceback
@@ -311,6 +313,35 @@ def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
         value.close()
     raise TypeError(f"{name_of(function)} returned a {type(value).__name__}, and nothing awaits it: write a plain "
                     "function")
+
+
+class Home:
+    """The process in which some work began. A child of a fork must not continue the work. For code that calls user
+    code.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    def check(self, what: str, error: BaseException | None = None) -> None:
+        """End this process if it is the child of a fork that `what`, user code, made and then returned from (or raised
+        `error` in), as Python would end a program there: the work that follows is the parent's."""
+        if os.getpid() == self._process:
+            return
+        status = 0 if error is None else 1
+        with contextlib.suppress(BaseException):  # streams may be closed, and the text of an exception may fail
+            if isinstance(error, SystemExit):
+                status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+                if status == 1 and error.code != 1:
+                    sys.stderr.write(f"{error.code}\n")
+            elif error is not None:
+                traceback.print_exception(error)
+            else:
+                sys.stderr.write(f"{what} forked this process and returned in it, too: it ends here, as the work that "
+                                 "would follow is its parent's\n")
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status & 0xff)
 
 
 def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False) -> str | None:

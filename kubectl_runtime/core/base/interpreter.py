@@ -16,7 +16,6 @@ import inspect
 import os
 import sys
 import threading
-import traceback
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -88,35 +87,6 @@ class Renewed(Protocol):
 
 _held: weakref.WeakSet[Renewed] = weakref.WeakSet()
 _registered: list[bool] = []
-
-
-class Home:
-    """The process in which some work began. A child of a fork must not continue the work. For code that calls user
-    code.
-    """
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-
-    def check(self, what: str, error: BaseException | None = None) -> None:
-        """End this process if it is the child of a fork that `what`, user code, made and then returned from (or raised
-        `error` in), as Python would end a program there: the work that follows is the parent's."""
-        if os.getpid() == self._process:
-            return
-        status = 0 if error is None else 1
-        with suppress(BaseException):  # streams may be closed, and the text of an exception may fail
-            if isinstance(error, SystemExit):
-                status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
-                if status == 1 and error.code != 1:
-                    sys.stderr.write(f"{error.code}\n")
-            elif error is not None:
-                traceback.print_exception(error)
-            else:
-                sys.stderr.write(f"{what} forked this process and returned in it, too: it ends here, as the work that "
-                                 "would follow is its parent's\n")
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status & 0xff)
 
 
 def renewed_in_children(holder: Renewed) -> None:

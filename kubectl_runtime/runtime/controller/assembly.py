@@ -329,7 +329,7 @@ class Assembly(Generic[K]):
                  environment: Environment[Any]) -> Execute:
         """The function for a run, with its parts in order."""
         plan = self.plan
-        parts: list[RunPart] = [self.reads]
+        parts: list[RunPart] = []
         if observer := RunObserver(plan.name, plan.options.observer, plan.clock):
             parts.append(observer)
         if plan.run_timeout is not None:
@@ -341,7 +341,7 @@ class Assembly(Generic[K]):
         elif plan.partition is not None:
             parts.append(Owned(plan.partition, plan.clock))
         invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, parts=parts,
-                          on_crowd=self._wake, ready=plan.options.ready)
+                          on_crowd=self._wake, ready=plan.options.ready, reads=self.reads)
         self.loops = invoker.loops
         if plan.on_gone is not None:
             gone = invoker_of_gone(plan.on_gone, self.store, environment)
@@ -470,7 +470,8 @@ class Assembly(Generic[K]):
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
-        self.reads.tidy()
+        if self.reads.untidy:
+            self.reads.tidy()
         checks = (self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check(),
                   self._blocked.check())
         return min((wait for wait in checks if wait is not None), default=None)

@@ -15,8 +15,15 @@ from typing import NamedTuple, Protocol
 
 from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.core.base.guard import check_callback, described, guarded_logger, not_awaitable, pass_interrupt
-from kubectl_runtime.core.base.interpreter import Home, Thread
+from kubectl_runtime.core.base.guard import (
+    Home,
+    check_callback,
+    described,
+    guarded_logger,
+    not_awaitable,
+    pass_interrupt,
+)
+from kubectl_runtime.core.base.interpreter import Thread
 
 log = guarded_logger(__name__)
 

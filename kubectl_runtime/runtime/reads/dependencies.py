@@ -355,22 +355,15 @@ class Dependencies:
     """The reads of each object of one controller."""
 
     def __init__(self) -> None:
-        self._reads: dict[Key, tuple[Node, ...]] = {}
+        self.nodes_of: dict[Key, tuple[Node, ...]] = {}
+        """The nodes that the runs of each object have read. Only changed here."""
 
     def __len__(self) -> int:
-        return len(self._reads)
-
-    def of(self, reader: Key) -> tuple[Node, ...]:
-        """The nodes that the runs of `reader` have read."""
-        return self._reads.get(reader, ())
-
-    def readers(self) -> list[Key]:
-        """All objects that have read something."""
-        return [*self._reads]
+        return len(self.nodes_of)
 
     def first(self, most: int) -> list[tuple[Key, tuple[Node, ...]]]:
         """Up to `most` readers, and what each has read."""
-        return [row for row, _ in zip(self._reads.items(), range(most), strict=False)]
+        return [row for row, _ in zip(self.nodes_of.items(), range(most), strict=False)]
 
     @staticmethod
     def begin(reader: Key, node: Node) -> None:
@@ -392,7 +385,7 @@ class Dependencies:
 
     def settle(self, reader: Key, nodes: Mapping[Node, tuple[Seen, ...] | None], *, good: bool) -> None:
         """A run of `reader` has ended that read these nodes, with the seen values of each, None for everything."""
-        before = self._reads.get(reader, ())
+        before = self.nodes_of.get(reader, ())
         if good:
             for node in before:
                 if node not in nodes:
@@ -410,13 +403,13 @@ class Dependencies:
                 node.readers[reader] = node.revision
         if after != before:
             if after:
-                self._reads[reader] = after
+                self.nodes_of[reader] = after
             else:
-                self._reads.pop(reader, None)
+                self.nodes_of.pop(reader, None)
 
     def forget(self, reader: Key, nodes: Iterable[Node] | None = None) -> None:
         """The object is gone, or another replica's. `nodes`: reads of its run that were not settled."""
-        for node in (*self._reads.pop(reader, ()), *(nodes or ())):
+        for node in (*self.nodes_of.pop(reader, ()), *(nodes or ())):
             self._leave(reader, node)
 
     def abandon(self, shelf: Shelf, namespaces: frozenset[str] | None = None) -> list[Key]:
@@ -426,11 +419,11 @@ class Dependencies:
             node.namespace if node.key is None else node.key[0]) in namespaces)
         readers = dict.fromkeys(reader for node in nodes for reader in node.readers)
         for reader in readers:
-            left = tuple(node for node in self._reads.get(reader, ()) if node not in nodes)
+            left = tuple(node for node in self.nodes_of.get(reader, ()) if node not in nodes)
             if left:
-                self._reads[reader] = left
+                self.nodes_of[reader] = left
             else:
-                self._reads.pop(reader, None)
+                self.nodes_of.pop(reader, None)
         for node in nodes:
             node.readers.clear()
             node.values.clear()

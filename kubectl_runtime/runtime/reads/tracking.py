@@ -27,7 +27,7 @@ dependencies; no request is made and no user code runs while it is held.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,7 +47,6 @@ from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee, hearers
-from kubectl_runtime.core.scope import RunScope
 from kubectl_runtime.runtime.queue.runs import Outcome, Run, Streak
 from kubectl_runtime.runtime.reads.dependencies import (
     Dependencies,
@@ -119,10 +118,12 @@ class Reads:
         self._logger = logger
         self._observer = observer
         self._dependencies = Dependencies()
+        self.readers: Container[Key] = self._dependencies.nodes_of
+        """The objects whose runs have read something."""
         self._targets: dict[Any, Target] = {}
         self._singles = 0
         self._by_fields = 0
-        self._untidy = False
+        self.untidy = False
         """Whether readers have gone since `tidy`."""
         self._warned: set[str] = set()
         self._unsure: dict[tuple[Source, Key], _Wait] = {}
@@ -684,33 +685,24 @@ class Reads:
 
     # --- runs -------------------------------------------------------------------------------------------------------
 
-    def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
-        """As `RunPart.begin`."""
-        return True
-
     def end(self, run: Run, outcome: Outcome) -> None:
-        """As `RunPart.end`: the run's reads replace the earlier ones, or are added to them."""
-        if run.reads is None and not self._dependencies.of(run.key):
-            run.reads_over = True
-            return
+        """A run has ended: its reads replace the earlier ones, or are added to them. To be called if it has read
+        something, or is of one of the `readers`."""
         with self._lock:
-            run.reads_over, nodes = True, run.reads
+            nodes = run.reads
             good = outcome.error is None and outcome.streak is not Streak.CONFLICT
             absent = run.record is not None and not run.record.head.uid  # a run for an object that is gone
             if run.forgotten or run.ends_reads or outcome.result is RunResult.GONE or (good and absent):
                 self._dependencies.forget(run.key, nodes)
             elif outcome.result is not RunResult.SKIPPED:
                 self._dependencies.settle(run.key, nodes or {}, good=good)
-            self._untidy = True
         self.tidy()
 
     def tidy(self) -> None:
         """Give back the watches of single names, of fields, and of namespaces that are not chosen, that no object reads
         any more."""
-        if not self._untidy:
-            return
         with self._lock:
-            self._untidy = False
+            self.untidy = False
             unused = self._unused() if self._singles or self._by_fields or self._chosen is not None else ()
         for source in unused:
             assert source.watched is not None
@@ -735,15 +727,15 @@ class Reads:
 
     def forget(self, key: Key) -> None:
         """The object was deleted, or is another replica's."""
-        if self._dependencies.of(key):
+        if key in self.readers:
             with self._lock:
                 self._dependencies.forget(key)
-                self._untidy = True  # the caller may hold a lock, so watches are given back later
+                self.untidy = True  # the caller may hold a lock, so watches are given back later
 
     def forget_all(self, of: Callable[[Key], bool]) -> None:
         """The objects whose keys `of` is true for are another replica's."""
         with self._lock:
-            readers = self._dependencies.readers()
+            readers = [*self._dependencies.nodes_of]
         for key in readers:
             if of(key):
                 self.forget(key)

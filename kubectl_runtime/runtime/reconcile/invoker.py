@@ -28,22 +28,32 @@ same calls again. The dispatcher calls it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import is_lost_race
-from kubectl_runtime.core.base.guard import Guard, GuardedLogger, name_of, not_awaitable, pass_interrupt
-from kubectl_runtime.core.base.interpreter import Home
+from kubectl_runtime.core.base.guard import Guard, GuardedLogger, Home, name_of, not_awaitable, pass_interrupt
 from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
+from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.logs import said
-from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, SUCCEEDED, Execute, Outcome, Run, conflicted, requeued
+from kubectl_runtime.runtime.queue.runs import (
+    GONE,
+    NO_WRITES,
+    SKIPPED,
+    SUCCEEDED,
+    Execute,
+    Outcome,
+    Run,
+    conflicted,
+    requeued,
+)
 from kubectl_runtime.runtime.reconcile.loop_detector import LoopDetector
 from kubectl_runtime.runtime.reconcile.reconciler import (
     Action,
@@ -73,16 +83,27 @@ class RunPart(Protocol):
         """The run has ended; its scope is still in force. After a defect `outcome` is an error."""
 
 
+class EndedReads(Protocol):
+    """Keeps what runs have read as the dependencies of their objects."""
+
+    @property
+    def readers(self) -> Container[Key]:
+        """The objects whose runs have read something."""
+
+    def end(self, run: Run, outcome: Outcome) -> None:
+        """The run has ended, and it has read something, or an earlier run of its object has. Raises nothing."""
+
+
 class Invoker:
     """Runs one controller's reconciler. Safe to use from any thread."""
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
                  environment: Environment[Any], on_result: ResultCallback | None = None, *,
                  parts: Sequence[RunPart] = (), on_crowd: Callable[[], object] = lambda: None,
-                 ready: str | None = None) -> None:
+                 ready: str | None = None, reads: EndedReads | None = None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` gets a report of each run that called
         the reconciler, in the thread of the run. `parts` take part in each run. `on_crowd`: see `RunLog`. `ready`: the
-        type of the condition that shows how the last run ended."""
+        type of the condition that shows how the last run ended. `reads`: learns of the end of runs after all parts."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
@@ -96,6 +117,8 @@ class Invoker:
         self._result_guard = Guard(f"the result callback {name_of(on_result)}", environment.logger, environment.clock)
         self.loops = LoopDetector(environment.logger, environment.clock)
         self._parts = tuple(parts)
+        self._reads = reads
+        self._readers: Container[Key] = () if reads is None else reads.readers
         self._home = Home()
         self._stop, self._cut = environment.shutdown.aborted, environment.shutdown.cut
         self._fences = getattr(environment.client, "fences", ())
@@ -130,6 +153,9 @@ class Invoker:
                 if begun:
                     for part in self._parts[begun - 1::-1]:
                         part.end(run, outcome)
+                run.reads_over = True
+                if self._reads is not None and (run.reads is not None or run.key in self._readers):
+                    self._reads.end(run, outcome)
             finally:
                 leave_scope(entered)
 
@@ -213,7 +239,10 @@ class Invoker:
         if timeout is not None and now - run.started > timeout:
             self._log.overdue(ctx, now - run.started, timeout)
         self._log.ended(run, ctx, outcome, now)
-        delayed = self.loops.ended(run, outcome, now)
+        delayed = False
+        if outcome is not SUCCEEDED or run.writes is not NO_WRITES or run.triggered_itself or (
+                run.key in self.loops.trails):  # else nothing can be a loop
+            delayed = self.loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, now - run.started, ctx.attempt, ctx.reason, ctx.reconcile_id,
                                outcome.delay, outcome.error)

@@ -99,7 +99,8 @@ class LoopDetector:
         self._logger = logger
         self._clock = clock
         self._lock = threading.Lock()
-        self._trails: OrderedDict[Key, _Trail] = OrderedDict()
+        self.trails: OrderedDict[Key, _Trail] = OrderedDict()
+        """What keys did lately that wrote something or asked to run again at once. Only changed here."""
         self._bytes = 0
         self._found: deque[Loop] = deque(maxlen=KEPT)
 
@@ -110,7 +111,7 @@ class LoopDetector:
 
     def forget(self, key: Key) -> None:
         """Drop the state of `key`: its object was deleted."""
-        if key in self._trails:  # false for most keys
+        if key in self.trails:  # false for most keys
             with self._lock:
                 self._drop(key)
 
@@ -119,20 +120,20 @@ class LoopDetector:
         so no other thread uses its trail during this call."""
         soon = (outcome.streak is not None and outcome.streak is Streak.SOON) or run.triggered_itself
         written = run.writes
-        if not soon and (written is NO_WRITES or not written) and run.key not in self._trails:
+        if not soon and (written is NO_WRITES or not written) and run.key not in self.trails:
             return False  # most runs, which need not wait for the lock
         if run.forgotten:
             self.forget(run.key)
             return False
         writes = written.versions()
         with self._lock:
-            trail = self._trails.get(run.key)
+            trail = self.trails.get(run.key)
             if trail is None:
-                trail = self._trails[run.key] = _Trail()
-                if len(self._trails) > MOST_KEYS:
-                    self._drop(next(iter(self._trails)))
+                trail = self.trails[run.key] = _Trail()
+                if len(self.trails) > MOST_KEYS:
+                    self._drop(next(iter(self.trails)))
             elif writes or soon:
-                self._trails.move_to_end(run.key)
+                self.trails.move_to_end(run.key)
         often = now - trail.written <= WITHIN
         last = Sketch.of(run.writes.last[-1][1]) if writes and often and run.writes.last else None
         in_a_loop = self._follow(trail, run, writes, soon, now, last)
@@ -194,15 +195,15 @@ class LoopDetector:
 
     def _keep(self, key: Key, trail: _Trail, last: Sketch) -> None:
         with self._lock:
-            if self._trails.get(key) is not trail:
+            if self.trails.get(key) is not trail:
                 return
             self._bytes += len(last) - len(trail.last or b"")
             trail.last = last
             while self._bytes > MOST_BYTES:
-                self._drop(next(iter(self._trails)))
+                self._drop(next(iter(self.trails)))
 
     def _drop(self, key: Key) -> None:
-        trail = self._trails.pop(key, None)
+        trail = self.trails.pop(key, None)
         if trail is not None:
             self._bytes -= len(trail.last or b"")
 

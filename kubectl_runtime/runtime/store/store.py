@@ -463,7 +463,7 @@ class Store(Generic[K]):
             name, namespace = key.name, key.namespace
         else:
             name = key
-        wanted, states = key_of(namespace, name), self._states
+        wanted, states = (namespace or None, name), self._states
         older: Records = []
         for state in states if len(states) == 1 else self._read_now:  # saves a call in the common case
             with state.lock:

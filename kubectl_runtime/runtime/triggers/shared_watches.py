@@ -402,7 +402,7 @@ class Watch(Generic[K]):
 
     def _update(self, now: float, *, arrived: bool) -> None:
         old = self._state
-        trouble = self._driver.server_trouble
+        trouble = None if arrived else self._driver.server_trouble
         if trouble is not None:
             self._wait_for_server(trouble, now)
             return

@@ -342,7 +342,7 @@ def test_a_failed_run_adds_and_a_good_one_replaces():
             dependencies.read(reader, node, current=True)
             nodes[node] = None
         dependencies.settle(reader, nodes, good=good)
-        return {node.key[1] for node in dependencies.of(reader)}
+        return {node.key[1] for node in dependencies.nodes_of.get(reader, ())}
 
     assert run("a", "b", good=True) == {"a", "b"}
     assert run("c", good=False) == {"a", "b", "c"}

@@ -285,7 +285,7 @@ def kept(loops: LoopDetector) -> str:
     """All texts that are reached from what the detector keeps of the keys."""
     texts: list[str] = []
     seen: set[int] = set()
-    waiting: list[Any] = [loops._trails]
+    waiting: list[Any] = [loops.trails]
     while waiting:
         one = waiting.pop()
         if id(one) in seen or isinstance(one, (type, ModuleType, FunctionType)):
@@ -315,11 +315,11 @@ def test_nothing_of_what_was_written_stays_but_hashes_and_nothing_after_the_dele
     world.simulation.settle(30)
     loops = world.started.assembly.loops
     assert "xxxx" not in kept(loops)
-    assert 0 < loops._bytes == sum(len(trail.last) for trail in loops._trails.values() if trail.last) < 50 * 1000
+    assert 0 < loops._bytes == sum(len(trail.last) for trail in loops.trails.values() if trail.last) < 50 * 1000
     for name in names:
         world.cluster.delete(Parent, name)
     world.simulation.settle(30)
-    assert (len(loops._trails), loops._bytes) == (0, 0)
+    assert (len(loops.trails), loops._bytes) == (0, 0)
 
 
 def test_what_is_kept_of_large_objects_has_a_limit_in_bytes() -> None:
@@ -337,7 +337,7 @@ def test_what_is_kept_of_large_objects_has_a_limit_in_bytes() -> None:
     world.simulation.settle(30)
     loops = world.started.assembly.loops
     assert 0 < loops._bytes <= MOST_BYTES
-    assert len(loops._trails) < 13
+    assert len(loops.trails) < 13
 
 
 def test_differences_are_paths_without_values_and_without_what_the_server_counts() -> None:
