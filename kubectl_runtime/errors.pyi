@@ -25,7 +25,7 @@ from kubectl_runtime.manager.members import LeadershipLost as LeadershipLost
 from kubectl_runtime.manifests.scalars import ManifestError as ManifestError
 from kubectl_runtime.runtime.apply_crd import DowngradeError as DowngradeError
 from kubectl_runtime.runtime.children.result import NotOurs as NotOurs
-from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError as SyncTimeoutError
+from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError as SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import ControllerError as ControllerError
 from kubectl_runtime.runtime.reconcile.reconciler import TerminalError as TerminalError
 from kubectl_runtime.runtime.store.store import StoreNotReady as StoreNotReady

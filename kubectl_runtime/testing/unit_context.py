@@ -35,8 +35,8 @@ from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, FailureState, Run
 from kubectl_runtime.runtime.reads.sources import key_of_read, target_of
 from kubectl_runtime.runtime.reconcile.reconciler import Context, Environment
+from kubectl_runtime.runtime.store.reflector import store as new_store
 from kubectl_runtime.runtime.store.store import Store
-from kubectl_runtime.runtime.store.store_writer import store as new_store
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.request_verifier import RequestVerifier
 

@@ -44,8 +44,8 @@ from kubectl_runtime.resources import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
-from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context

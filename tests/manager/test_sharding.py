@@ -15,7 +15,7 @@ from kubectl_runtime.manager.sharding import MOST_SHARDS, Listed, Sharding, shar
 from kubectl_runtime.params import ShardSelector
 from kubectl_runtime.resources import ConfigMap, Node, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
-from kubectl_runtime.runtime.store.store_writer import store as make_store
+from kubectl_runtime.runtime.store.reflector import store as make_store
 from kubectl_runtime.testing import ApiServer
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz-.0123456789", min_size=1, max_size=30)

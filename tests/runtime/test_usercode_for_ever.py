@@ -13,7 +13,7 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
-from kubectl_runtime.runtime.store.store_writer import store
+from kubectl_runtime.runtime.store.reflector import store
 from kubectl_runtime.runtime.triggers.predicates import when
 from kubectl_runtime.runtime.triggers.streams import pull
 from kubectl_runtime.testing.clock import SimClock

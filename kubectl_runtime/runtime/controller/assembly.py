@@ -2,13 +2,6 @@
 
     watches -> subscriptions -> inbox -> runner -> invoker, with gate, store and shutdown tokens
 
-`Resync` triggers every object at intervals, each drawn from 90 % to 110 % of the period as in controller-runtime, so
-that controllers which began together do not resync together.
-
-`SyncGate`: nothing is reconciled before every store of a controller is complete, since a reconciler with half a store
-would create children that exist. While something is missing, a warning names it every 30 s; after the timeout it
-raises.
-
 `invoker_of_gone` runs `on_gone` for a key without an object in the store. It is a run like any other: never beside
 another run of the same key, logged, and retried with backoff. It runs when a deletion is seen, and when anything else
 triggers an object that does not exist. A deletion while no controller runs is never seen: use a finalizer where that
@@ -19,7 +12,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -28,15 +21,20 @@ from typing import Any, Generic, TypeVar
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.core.base.clock import Clock, seconds
-from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import GuardedLogger, HousekeepingLogger, guarded_logger, name_of
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Head, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
-from kubectl_runtime.core.scope import time_left
 from kubectl_runtime.runtime.children.applied import memory_of
 from kubectl_runtime.runtime.controller.divided import DividedWatches, OwnedPart, unless_lost
+from kubectl_runtime.runtime.controller.housekeeping import (
+    BlockedLog,
+    Housekeeping,
+    OutageLog,
+    Resync,
+    RunTimeouts,
+    SyncGate,
+)
 from kubectl_runtime.runtime.controller.plan import (
     GoneFunction,
     MainStream,
@@ -54,9 +52,8 @@ from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reads.sources import Watched
 from kubectl_runtime.runtime.reads.tracking import Reads
-from kubectl_runtime.runtime.reconcile.invoker import BlockedLog, Invoker, RunObserver, RunPart, RunTimeouts
+from kubectl_runtime.runtime.reconcile.invoker import Invoker, RunObserver, RunPart
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Environment, ErrorPolicy, ReconcileFunction
-from kubectl_runtime.runtime.reconcile.run_log import OutageLog
 from kubectl_runtime.runtime.reconcile.runner import Executor, Listener, Of, Owned, Runner, only_owned
 from kubectl_runtime.runtime.recording import FlightRecorder
 from kubectl_runtime.runtime.store.store import Store
@@ -73,101 +70,6 @@ from kubectl_runtime.runtime.triggers.triggers import (
 )
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.states import namespaces_of, pattern_of
-
-WARN_EVERY = 30.0
-"""Seconds between two warnings about what is missing."""
-
-
-class SyncTimeoutError(KubeError, TimeoutError):
-    """A controller's stores were not complete within its `sync_timeout`.
-
-    >>> issubclass(SyncTimeoutError, KubeError)
-    True
-    """
-
-
-class SyncGate:
-    """Opens when every store of a controller is complete. Safe to use from any thread. `on_open` and `trouble_of` are
-    called without a lock."""
-
-    def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
-                 clock: Clock, logger: GuardedLogger, timeout: float | None = None, then: str = "reconciling") -> None:
-        """`names`: what has to arrive. `trouble_of(name)`: its last error, empty if there is none. `then`: what
-        follows, for the log."""
-        self._missing = dict.fromkeys(names)
-        self._on_open = on_open
-        self._trouble_of = trouble_of
-        self._clock = clock
-        self._logger = logger
-        self._timeout = timeout
-        self._then = then
-        self._changed = threading.Condition()
-        self._since = clock.monotonic()
-        self._warn_at = self._since + WARN_EVERY
-        self.is_open = False
-
-    def arrived(self, name: str) -> None:
-        """The store `name` is complete."""
-        with self._changed:
-            self._missing.pop(name, None)
-            if self._missing or self.is_open:
-                return
-            self.is_open = True
-            self._changed.notify_all()
-        self._logger.info("all stores are complete after %.1f s: %s", self._clock.monotonic() - self._since, self._then)
-        self._on_open()
-
-    def expect(self, name: str) -> None:
-        """Add a store that has to be complete, if the gate is not open yet."""
-        with self._changed:
-            if not self.is_open:
-                self._missing[name] = None
-
-    def wait(self, timeout: float | None, stop: StopToken) -> bool:
-        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set; whether it is open."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        forget = stop.on_set(self._wake)
-        try:
-            with self._changed:
-                while not self.is_open and not stop.is_set():
-                    left = time_left(None if deadline is None else deadline - self._clock.monotonic(), self._clock)
-                    if left is not None and left <= 0:
-                        break
-                    self._clock.wait(self._changed, left)
-                return self.is_open
-        finally:
-            forget()
-
-    def missing(self) -> str:
-        """What has not arrived, with the errors, as text."""
-        return "; ".join(f"{name} ({trouble})" for name, trouble in self.troubles().items())
-
-    def troubles(self) -> dict[str, str]:
-        """The stores that have not arrived, by name: the last error, or that there was no answer yet."""
-        with self._changed:
-            names = list(self._missing)
-        return {name: self._trouble_of(name) or "no answer yet" for name in names}
-
-    def check(self) -> float | None:
-        """Warn if it is time to. Returns the seconds until the next check; None once the gate is open.
-
-        Raises SyncTimeoutError when the time is up.
-        """
-        now = self._clock.monotonic()
-        if self.is_open:
-            return None
-        waited = now - self._since
-        if self._timeout is not None and waited >= self._timeout:
-            raise SyncTimeoutError(f"not complete after {waited:.0f} s, so nothing can be reconciled: {self.missing()}")
-        if now >= self._warn_at:
-            self._warn_at = now + WARN_EVERY
-            self._logger.warning("nothing is reconciled yet, after %.0f s: waiting for %s", waited, self.missing())
-        next_check = self._warn_at if self._timeout is None else min(self._warn_at, self._since + self._timeout)
-        return max(0.0, next_check - now)
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()
 
 
 class _Absent:
@@ -194,35 +96,8 @@ def invoker_of_gone(on_gone: GoneFunction, store: Store[Any], environment: Envir
     return Invoker(let_go, None, absent, environment).invoke_reconciler
 
 
-JITTER = 0.1
-
 NAMED_RUNS = 10
 """Runs that are named when a stop begins to wait for them; further runs are counted."""
-
-
-class Resync:
-    """Triggers every stored object at intervals. For one thread at a time."""
-
-    def __init__(self, period: float | None, trigger_all: Callable[[], None], clock: Clock, rng: random.Random) -> None:
-        """`period` in seconds; None: never."""
-        self._period = period
-        self._trigger_all = trigger_all
-        self._clock = clock
-        self._rng = rng
-        self._next = None if period is None else clock.monotonic() + self._draw(period)
-
-    def check(self) -> float | None:
-        """Trigger everything if it is time to. Returns the seconds until the next check; None without a period."""
-        if self._next is None or self._period is None:
-            return None
-        now = self._clock.monotonic()
-        if now >= self._next:
-            self._next = now + self._draw(self._period)
-            self._trigger_all()
-        return self._next - now
-
-    def _draw(self, period: float) -> float:
-        return period * self._rng.uniform(1 - JITTER, 1 + JITTER)
 
 
 K = TypeVar("K")
@@ -301,9 +176,12 @@ class Assembly(Generic[K]):
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
-        self._resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
-        self._outage = OutageLog(self.logger, plan.clock, self.runner.failing, options.retry_rate)
-        self._blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
+        resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
+        outage = OutageLog(self.logger, plan.clock, self.runner.failing, options.retry_rate)
+        blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
+        self.housekeeping = Housekeeping(self.reads, self.gate.check, resync.check, self._timeouts.check, outage.check,
+                                         blocked.check)
+        """What the dispatcher does besides runs; returns the seconds until it is due again."""
         self._attach_divided()
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
@@ -463,18 +341,6 @@ class Assembly(Generic[K]):
         """The dispatcher's thread, until the runs that a drain waits for do not need it any more."""
         self.runner.dispatch(self.housekeeping)
         self._timeouts.see_through()
-
-    def housekeeping(self) -> float | None:
-        """The dispatcher's other tasks: the gate's warnings, the resync, run timeouts, the logs of outages and blocked
-        workers, and the end of watches that no run reads any more. Returns the seconds until they are due again.
-
-        Raises SyncTimeoutError when the stores have not been complete in time.
-        """
-        if self.reads.untidy:
-            self.reads.tidy()
-        checks = (self.gate.check(), self._resync.check(), self._timeouts.check(), self._outage.check(),
-                  self._blocked.check())
-        return min((wait for wait in checks if wait is not None), default=None)
 
     def _sink_of(self, plan: WatchPlan | StreamPlan) -> Sink:
         if plan is self.plan.main or (isinstance(plan, WatchPlan) and plan.store is not None):

@@ -32,7 +32,8 @@ from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import described
 from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.meta.gvk import ObjectRef
-from kubectl_runtime.runtime.controller.assembly import Assembly, SyncTimeoutError
+from kubectl_runtime.runtime.controller.assembly import Assembly
+from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import RUNNING, ControllerError, Plan, WatchPlan
 from kubectl_runtime.runtime.lifecycle.lifecycle import (
     DEFAULT_GRACE,

@@ -46,7 +46,7 @@ from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.observe.health_checks import Watched
 from kubectl_runtime.runtime.queue.runs import EndedRun
 from kubectl_runtime.runtime.queue.work_queue import FailingRow, KeyState, RunningRow, ScheduledRow
-from kubectl_runtime.runtime.reconcile.run_log import Told
+from kubectl_runtime.runtime.reconcile.invoker import Told
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 
 if TYPE_CHECKING:

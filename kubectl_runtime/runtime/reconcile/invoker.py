@@ -16,33 +16,53 @@ in the main thread (in a simulation), and holds no lock.
 Each run has a scope (see `core.scope`) with the fences of the controller's client, which hold for all clients derived
 from it; and parts, such as a timeout, a recording or an observer, which begin in order and end in reverse order.
 
-`RunTimeouts`: each run gets a stop token that is set at its `run_timeout`, or with the shutdown; the library's calls in
-the run's thread obey it. Code that polls or waits for the token sees the time by itself. The dispatcher calls `check`
-for callbacks: a request that waits for its answer, a wait for several tokens. Without `run_timeout` it costs nothing.
+`RunLog`: what a controller logs of its runs, so that an outage fits into a few lines.
 
-`BlockedLog`: a warning when all workers have been at the same runs for `AFTER` seconds while keys are due, and again
-when the time has doubled; INFO when runs end again. Within `SILENCE` seconds of a warning only a block that lasts twice
-as long is logged. It affects neither readiness nor liveness: one run that ends is enough, and a restart would begin the
-same calls again. The dispatcher calls it.
+    a run ends                          level    logged
+    well, as the one before             DEBUG    a line per run: object, reason, duration, result
+    well, after failures                INFO     the number of attempts and the time
+    the first failure, another error    ERROR    the error with its traceback, from user code on; without it for a
+                                                 KubeError; a RequestError with the line of user code that made it
+    the same error as before            ERROR    one line at each doubling of the attempts
+    a conflict that is retried quietly  DEBUG    a line per run
+
+If many keys of a controller fail alike (same class of error, same code), the first ten in a minute are logged by name,
+then one line counts them, at each doubling; recoveries likewise. Fields that belong to another manager and runs that
+the shutdown ends are WARNINGs; a namespace that is being deleted is INFO.
+
+`user_trace` finds the lines of a traceback that belong to the user's code.
+
+Safe to use from any thread; no lock is held while anything is logged.
 """
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import TracebackType
 from typing import Any, Protocol
 
 from kubectl_runtime.core.base.clock import Clock
-from kubectl_runtime.core.base.errors import is_lost_race
-from kubectl_runtime.core.base.guard import Guard, GuardedLogger, Home, name_of, not_awaitable, pass_interrupt
+from kubectl_runtime.core.base.errors import FIELD_CONFLICT, ApiError, KubeError, RequestError, is_lost_race
+from kubectl_runtime.core.base.guard import (
+    Guard,
+    GuardedLogger,
+    Home,
+    described,
+    name_of,
+    not_awaitable,
+    pass_interrupt,
+)
 from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
-from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
-from kubectl_runtime.runtime.logs import said
+from kubectl_runtime.runtime.events.recorder import TERMINATING
+from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import (
     GONE,
     NO_WRITES,
@@ -66,9 +86,251 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
     RunReport,
     TerminalError,
 )
-from kubectl_runtime.runtime.reconcile.run_log import RunLog, readable
 from kubectl_runtime.runtime.status import ReadyCondition
 from kubectl_runtime.runtime.store.store import Store
+
+_LIBRARY = __name__.partition(".")[0]
+
+
+def user_trace(error: BaseException) -> TracebackType | None:
+    """The traceback from the first line of user code on; the whole traceback if there is none."""
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    return trace or error.__traceback__
+
+
+def user_place(error: BaseException) -> str:
+    """The last line of user code, as `greeter.py:12, in reconcile`; empty if there is none."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        if not _is_ours(trace):
+            found = trace
+        trace = trace.tb_next
+    if found is None:
+        return ""
+    code = found.tb_frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{found.tb_lineno}, in {code.co_name}"
+
+
+def _is_ours(trace: TracebackType) -> bool:
+    module = trace.tb_frame.f_globals.get("__name__")
+    return isinstance(module, str) and module.partition(".")[0] == _LIBRARY
+
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+"""What `logging` takes as `exc_info`."""
+
+SINGLY, WITHIN = 10, 60.0
+"""This many keys that fail alike are logged by name within this many seconds."""
+
+MOST_KINDS = 20
+"""Kinds of failures that are counted separately within `WITHIN`; further kinds are counted together."""
+
+
+Alike = tuple[str, int]
+"""What groups failures: the class of the error and its code."""
+
+OTHER_KINDS: Alike = ("errors of many kinds", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the log keeps of a key that failed the last time it ran."""
+
+    text: str
+    alike: Alike
+    attempts: int
+    since: float
+    run_id: str = ""
+    """The last failed run, as log lines name it."""
+    succeeded: float | None = None
+    """When it last succeeded; None when that is unknown."""
+
+
+KEPT = 4096
+"""Keys of a controller whose last success is remembered."""
+
+
+class Crowd:
+    """Aggregates failures of one kind within `WITHIN` and decides which are logged. Pure."""
+
+    def __init__(self) -> None:
+        self._since = float("-inf")
+        self.count = 0
+
+    def add(self, now: float) -> bool:
+        """Count one more. Whether to log it: by name up to `SINGLY`, then as a number at each doubling."""
+        if now - self._since >= WITHIN:
+            self._since, self.count = now, 0
+        self.count += 1
+        times, rest = divmod(self.count, SINGLY)
+        return self.count <= SINGLY or (not rest and times & (times - 1) == 0)
+
+    def may_repeat(self, now: float) -> bool:
+        """Whether a failure that was counted already may be logged again; if so, it counts as well."""
+        if now - self._since < WITHIN and self.count >= SINGLY:
+            return False
+        return self.add(now)
+
+    @property
+    def together(self) -> bool:
+        """Whether the last one is logged as a number."""
+        return self.count > SINGLY
+
+    def age(self, now: float) -> float:
+        """Seconds since the first failure of the present count."""
+        return now - self._since
+
+
+class RunLog:
+    """The log lines of one controller's runs. Safe to use from any thread."""
+
+    def __init__(self, logger: GuardedLogger, clock: Clock, aborted: StopToken,
+                 on_crowd: Callable[[], object] = lambda: None) -> None:
+        """`aborted`: the shutdown's token, which ends runs. `on_crowd` is called when many keys fail alike; it must not
+        block."""
+        self._logger = logger
+        self._enabled_for = logger.logger.isEnabledFor  # the logger's own, since the adapter only forwards the call
+        self._clock = clock
+        self._aborted = aborted
+        self._on_crowd = on_crowd
+        self._lock = threading.Lock()
+        self._failures: dict[Alike, Crowd] = {}
+        self._recoveries: dict[Alike, Crowd] = {}
+        self._succeeded: dict[Key, float] = {}
+        """When keys last succeeded, for the `KEPT` latest, oldest first."""
+
+    def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> Told:
+        """Log a failed run; returns what the log keeps of it."""
+        now = self._clock.monotonic()
+        before = run.told if isinstance(run.told, Told) else None
+        text = described(error)
+        alike = (type(error).__name__, error.code if isinstance(error, ApiError) else 0)
+        attempts = before.attempts + 1 if before is not None else 1
+        succeeded = self._succeeded.pop(run.key, None) if before is None else before.succeeded
+        told = Told(text, alike, attempts, before.since if before is not None else now, ctx.reconcile_id, succeeded)
+        if ctx.stop.is_set():
+            why = "by the shutdown" if self._aborted.is_set() else f"by its stop token ({ctx.stop.reason})"
+            self._say(logging.WARNING, ctx, "%s: ended %s: %s", said(ctx.ref), why, text)
+        elif before is None or before.text != text:
+            self._fails_anew(told, ctx, outcome, error, now)
+        elif attempts & (attempts - 1) == 0:
+            self._still_fails(told, ctx, outcome, error, now)
+        return told
+
+    def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
+        """A run ended, with or without an error."""
+        told = run.told
+        if outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
+            if isinstance(told, Told):
+                self._recovered(told, ctx, now)
+            self._succeeded.pop(run.key, None)
+            self._succeeded[run.key] = now
+            if len(self._succeeded) > KEPT:
+                for key in list(self._succeeded)[:KEPT // 4]:
+                    self._succeeded.pop(key, None)
+        if self._enabled_for(logging.DEBUG):
+            self._say(logging.DEBUG, ctx, "%s: ran %s (%s): %s", said(ctx.ref), readable(now - run.started),
+                      ctx.reason or "no reason given", _result(outcome))
+
+    def overdue(self, ctx: Context[Any], took: float, timeout: float) -> None:
+        """A run has ended that took longer than its `run_timeout`."""
+        self._say(logging.WARNING, ctx, "%s: took %s, longer than the %s that run_timeout gives a run: end it when "
+                  "ctx.stop is set", said(ctx.ref), readable(took), readable(timeout))
+
+    def _fails_anew(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
+        with self._lock:
+            alike, crowd = _crowd(self._failures, told.alike, now)
+            tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
+        level, what = _kind(error, outcome)
+        if not tell:
+            return
+        if together:
+            self._say(level, ctx, "%d objects have failed (%s) within %s, the last one is %s: %s", count,
+                      _alike(alike), readable(age), said(ctx.ref), told.text)
+            self._on_crowd()
+            return
+        place = user_place(error) if isinstance(error, RequestError) else ""
+        trace = None if isinstance(error, KubeError) else (type(error), error, user_trace(error))
+        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s%s", said(ctx.ref), what, told.attempts, _again(outcome),
+                  told.text, f" ({place})" if place else "",
+                  "; more failures of this kind are only counted for a while" if count == SINGLY else "", trace=trace)
+
+    def _still_fails(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
+        with self._lock:
+            tell = _crowd(self._failures, told.alike, now)[1].may_repeat(now)
+        if tell:
+            level, _ = _kind(error, outcome)
+            self._say(level, ctx, "%s: still fails after %d attempts in %s (%s): %s", said(ctx.ref), told.attempts,
+                      readable(now - told.since), _again(outcome), told.text)
+
+    def _recovered(self, told: Told, ctx: Context[Any], now: float) -> None:
+        with self._lock:
+            alike, crowd = _crowd(self._recoveries, told.alike, now)
+            tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
+        if tell and together:
+            self._say(logging.INFO, ctx, "%d objects work again after failures (%s) within %s, the last one %s", count,
+                      _alike(alike), readable(age), said(ctx.ref))
+        elif tell:
+            self._say(logging.INFO, ctx, "%s: works again after %d failed attempt%s in %s", said(ctx.ref),
+                      told.attempts, "" if told.attempts == 1 else "s", readable(now - told.since))
+
+    def _say(self, level: int, ctx: Context[Any], message: str, *args: object,
+             trace: ExcInfo | None = None) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, message, *args, exc_info=trace, extra=run_fields(ctx))
+
+
+def _crowd(crowds: dict[Alike, Crowd], alike: Alike, now: float) -> tuple[Alike, Crowd]:
+    """The kind of a failure and its count; further kinds than `MOST_KINDS` are counted as one kind."""
+    found = crowds.get(alike)
+    if found is None and len(crowds) >= MOST_KINDS:
+        for kind in [kind for kind, crowd in crowds.items() if crowd.age(now) >= WITHIN]:
+            del crowds[kind]
+        if len(crowds) >= MOST_KINDS:
+            alike = OTHER_KINDS
+            found = crowds.get(alike)
+    if found is None:
+        found = crowds[alike] = Crowd()
+    return alike, found
+
+
+def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:
+    """The level of a failure, and its text."""
+    causes = [cause.reason for cause in error.status.causes] if isinstance(error, ApiError) else []
+    if FIELD_CONFLICT in causes:
+        return logging.WARNING, ("applies fields that belong to another manager; leave them out, or take them with "
+                                 "force=True")
+    if TERMINATING in causes:
+        return logging.INFO, "a namespace is being deleted"
+    if outcome.result is RunResult.TERMINAL_ERROR:
+        return logging.ERROR, "cannot be reconciled as it is"
+    return logging.ERROR, "reconcile failed"
+
+
+def _again(outcome: Outcome) -> str:
+    return "waits for a change" if outcome.delay is None else f"again in {readable(outcome.delay)}"
+
+
+def _alike(alike: Alike) -> str:
+    return f"{alike[0]} {alike[1]}" if alike[1] else alike[0]
+
+
+def _result(outcome: Outcome) -> str:
+    if outcome.error is not None:
+        return f"{outcome.result}, {_again(outcome)}: {described(outcome.error)}"
+    if outcome.result is RunResult.REQUEUE_AFTER:
+        return f"{RunResult.SUCCESS}, {_again(outcome)}"
+    return str(outcome.result) if outcome.delay is None else f"{outcome.result}, {_again(outcome)}"
+
+
+def readable(seconds: float) -> str:
+    """`12 ms`, `1.5 s`, `20 min`."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
 
 SuccessFunction = Callable[[Any, Action, Context[Any]], object]
 
@@ -323,172 +585,3 @@ class RunObserver:
             else:
                 if guard.count:
                     guard.succeeded()
-
-
-class RunStop(StopToken):
-    """Set when the shutdown's token is, or when the time is up; then it stays set."""
-
-    def __init__(self, aborted: StopToken, at: float, clock: Clock) -> None:
-        super().__init__(clock=clock)
-        self._aborted = aborted
-        self.at = at
-
-    @property
-    def reason(self) -> str:
-        """Why it was set; empty while it is not."""
-        return self._aborted.reason or ("its time is up" if self._left() <= 0 else "")
-
-    def is_set(self) -> bool:
-        """Whether the run should end."""
-        return self._aborted.is_set() or self._left() <= 0
-
-    def set(self, reason: str = "") -> None:
-        """Set the shutdown's own token, which `ctx.stop` is without a `run_timeout`."""
-        self._aborted.set(reason)
-
-    def expire(self) -> None:
-        """Call the callbacks of this token. To be called when its time has come."""
-        super().set("its time is up")
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until the run should end, or `timeout` seconds have passed. Returns whether the run should end."""
-        left = max(0.0, self._left())
-        return self._aborted.wait(left if timeout is None else min(timeout, left)) or self.is_set()
-
-    def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the run should end; returns a function that removes it. It may be called twice, at the
-        run's timeout and at the shutdown."""
-        if self._left() <= 0:
-            self.expire()
-        forget_time, forget_shutdown = super().on_set(callback), self._aborted.on_set(callback)
-
-        def forget() -> None:
-            forget_time()
-            forget_shutdown()
-
-        return forget
-
-    def _left(self) -> float:
-        return self.at - self._clock.monotonic()
-
-
-class RunTimeouts:
-    """Ends the runs of one controller that take longer than `run_timeout`. Safe to use from any thread."""
-
-    def __init__(self, limit: float | None, shutdown: Shutdown, clock: Clock, wake: Callable[[], None]) -> None:
-        """`limit`: seconds that a run has; None: no limit. `wake` makes `check` run soon; it must not block."""
-        self._limit = limit
-        self._shutdown = shutdown
-        self._clock = clock
-        self._wake = wake
-        self._lock = threading.Lock()
-        self._stops: dict[int, RunStop] = {}
-
-    def begin(self, run: Run, scope: RunScope) -> bool:
-        """`run` begins in this thread; its calls obey its end. As `RunPart.begin`."""
-        if self._limit is None:
-            return True
-        run.stop = scope.stop = stop = RunStop(self._shutdown.aborted, run.started + self._limit, self._clock)
-        with self._lock:
-            first = not self._stops
-            self._stops[id(run)] = stop
-        if first:
-            self._wake()
-        return True
-
-    def end(self, run: Run, outcome: Outcome) -> None:  # noqa: ARG002
-        """`run` has ended; as `RunPart.end`."""
-        if self._limit is not None:
-            with self._lock:
-                self._stops.pop(id(run), None)
-
-    def check(self) -> float | None:
-        """Set the tokens whose time has come. Returns the seconds until the next one; None when there is none."""
-        if not self._stops:
-            return None
-        now = self._clock.monotonic()
-        with self._lock:
-            over = [number for number, stop in self._stops.items() if stop.at <= now]
-            expired = [self._stops.pop(number) for number in over]
-            wait = min((stop.at - now for stop in self._stops.values()), default=None)
-        for stop in expired:
-            stop.expire()
-        return wait
-
-    def see_through(self) -> None:
-        """Go on with `check` for the runs that a drain waits for, until each of them should end."""
-        while (wait := self.check()) is not None and not self._shutdown.aborted.wait(wait):
-            pass
-
-
-AFTER = 60.0
-"""Seconds."""
-
-SILENCE = 3600.0
-"""Seconds after the last warning; then `AFTER` applies again."""
-
-LOOK_EVERY = 1.0
-"""Seconds between two looks while all workers are blocked, so that the end is logged soon."""
-
-IDLE_LOOK = 10.0
-"""Seconds between two looks at old runs while no key waits for a worker."""
-
-NAMED = 3
-
-Held = tuple[Sequence[Run], int]
-"""The runs that occupy all workers, in the order they began, and how many keys are due."""
-
-
-class BlockedLog:
-    """Logs that all workers are blocked by runs that do not end, and when runs end again. For one thread at a time."""
-
-    def __init__(self, logger: GuardedLogger, clock: Clock, held: Callable[[], Held | None],
-                 run_timeout: float | None) -> None:
-        """`held()` returns None while a worker is free. `run_timeout`: of the controller."""
-        self._logger = logger
-        self._clock = clock
-        self._held = held
-        self._remedy = "Give the calls they wait for a timeout, or the controller a time by .run_timeout(seconds)" \
-            if run_timeout is None else \
-            f"They go on beyond the run timeout of {run_timeout:g} s: give the calls they wait for a timeout, or let " \
-            "them look at ctx.stop"
-        self._limit = AFTER
-        self._told = float("-inf")
-        self._since: float | None = None
-        """Since when the workers have been at the runs of the last warning; None when no warning is open."""
-
-    def check(self) -> float | None:
-        """Log what has changed. Returns the seconds until the next check; None while a worker is free."""
-        held = self._held()
-        now = self._clock.monotonic()
-        if held is None or not held[0]:
-            self._ended(now)
-            return None if held is None else IDLE_LOOK
-        runs, due = held
-        since = max(run.started for run in runs)
-        if self._since is not None and since > self._since:
-            self._ended(now)
-        if now - self._told >= SILENCE:
-            self._limit = AFTER
-        left = since + self._limit - now
-        if left <= 0 and due:
-            self._tell(runs, due, now, since)
-        if self._since is not None:
-            return LOOK_EVERY
-        return left if left > 0 else IDLE_LOOK
-
-    def _tell(self, runs: Sequence[Run], due: int, now: float, since: float) -> None:
-        longest = ", ".join(f"{said(run.request.ref)} for {readable(now - run.started)}" for run in runs[:NAMED])
-        more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
-        keys = "1 key waits" if due == 1 else f"{due} keys wait"
-        workers = "the only worker has been at the same run" if len(runs) == 1 else \
-            f"all {len(runs)} workers have been at the same runs"
-        self._logger.warning("no run ends: %s for %s, and %s. The longest runs: %s%s. %s; "
-                             "Controller(concurrency=…) allows more runs at once", workers, readable(now - since),
-                             keys, longest, more, self._remedy)
-        self._told, self._since, self._limit = now, since, 2 * self._limit
-
-    def _ended(self, now: float) -> None:
-        if self._since is not None:
-            self._logger.info("runs end again: none had ended for %s", readable(now - self._since))
-            self._since = None

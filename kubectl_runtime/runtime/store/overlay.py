@@ -25,17 +25,47 @@ Versions are compared as Kubernetes defines since 1.35: as decimal numbers of on
 prove nothing, and no entry is made that only a comparison could end. The answer to a deletion has no version; if
 neither the store nor a write of this process knew the object, the first sign of another uid ends the entry.
 
-Not thread-safe: the store's lock guards it. No user code runs here.
+An `Overlay` is not thread-safe: the store's lock guards it, and it runs no user code.
+
+`Written` turns a write of this process into an entry for one store, by the store's selection, form and `modify`:
+
+    write                                          entry
+    of another kind, version or namespace          none
+    deleted, or its last finalizer removed         gone
+    labels or fields that do not match             hidden
+    selection that cannot be judged here           unknown
+    content that is not in the answer              unknown (a scale; metadata only, for a store of whole objects)
+    else                                           shown
+
+`modify` is user code: it runs in the thread that wrote, without a lock. Only the server knows all field selectors; here
+name, namespace and text fields of the object are compared.
 """
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.base.plain import Key
+import msgspec
+
+from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.plain import Key, namespace_or_none
+from kubectl_runtime.core.base.wire import decoder_of
+from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.meta.selectors import Selector
+from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.runtime.store.indexes import IndexName, Values
+from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.driver import Modifier
+from kubectl_runtime.runtime.watch.event import Apply, obj_of
+from kubectl_runtime.runtime.watch.states import WatchApi
+
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Write
 
 REMEMBERED_DELETIONS = 4096
 """Uids of deleted objects that are remembered, so that a write which is reported late does not revive its object."""
@@ -306,3 +336,161 @@ def _succeeds(own: Own, record: Record) -> bool:
         return False
     known, shown = number_of(own.version), number_of(record.resource_version)
     return known is None or shown is None or shown > known
+
+
+class _Grace(msgspec.Struct, rename="camel"):
+    deletion_grace_period_seconds: int | None = None
+
+
+class _Graceful(msgspec.Struct):
+    metadata: _Grace
+
+
+class _Whole(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
+_graceful = decoder_of(_Graceful)
+_whole = decoder_of(_Whole)
+
+
+class Written:
+    """Decides what the writes of this process mean for one store. Safe to use from any thread."""
+
+    def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None) -> None:
+        self._resource = api.resource
+        self._namespace = namespace_or_none(api.namespace)
+        self._form: Any = getattr(api, "form", None)
+        self.metadata_only = bool(getattr(getattr(api, "place", None), "metadata_only", False))
+        self._labels = _selector(config.label_text)
+        self._fields = config.field_text
+        self._shard = config.shard
+        self._modify = modify
+
+    def is_about(self, ref: ObjectRef) -> bool:
+        """Whether the store could hold the object with this ref, by its kind and namespace."""
+        own, resource = self._resource, ref.resource
+        return (ref.kind == own.kind and ref.group == own.group and resource.version == own.version
+                and (self._namespace is None or ref.namespace == self._namespace))
+
+    def entry(self, write: Write) -> Own | None:
+        """The entry for `write`; None when the store does not hold such objects. Raises nothing."""
+        record = write.record
+        if not self.is_about(write.ref) or self._is_in_another_shard(write):
+            return None
+        if record is None:
+            gone = write.verb == "delete" and write.subresource is None
+            return Own(write.uid, write.resource_version, known=gone, gone=gone)
+        if record.problem is not None:
+            return Own(record.uid, record.resource_version, known=False)
+        if _is_gone(write.verb, write.subresource, record):
+            return Own(record.uid, record.resource_version, gone=True)
+        return self.present(record)
+
+    def _is_in_another_shard(self, write: Write) -> bool:
+        """Whether the object is in none of the store's ranges, which never changes. False if the uid is unknown."""
+        shard, uid = self._shard, write.uid if write.record is None else write.record.uid
+        return shard is not None and (bool(uid) or shard.by != "uid") and not shard.matches(uid, write.ref.namespace)
+
+    def present(self, record: Record) -> Own:
+        """The entry of an existing object."""
+        selected = self._selects(record)
+        uid, version = record.uid, record.resource_version
+        if selected is False:
+            return Own(uid, version)
+        kept = self._in_form(record) if selected else None
+        if kept is None:
+            return Own(uid, version, known=False, last=record if selected else None)
+        if self._modify is not None:
+            kept = obj_of(self._modify(Apply(kept)))
+        return Own(uid, version, kept, last=kept)
+
+    def _selects(self, record: Record) -> bool | None:
+        """Whether the store's selectors match; None when that is unknown here."""
+        labels = self._labels
+        if labels is None:
+            return None
+        if not labels.matches(record.head.labels):
+            return False
+        return self._fields is None or _matches_fields(self._fields, record)
+
+    def _in_form(self, record: Record) -> Record | None:
+        """The object as the store keeps objects; None when it cannot be made from the answer."""
+        form = self._form
+        if isinstance(form, FieldsForm):
+            if record.view is not None:
+                return record if isinstance(record.view, form.view) else None
+            if record.partial or record.enveloped:
+                return None
+            found = form.decode_object(record.raw)
+            return found if found.problem is None else None
+        if record.view is not None:
+            return None
+        if self.metadata_only:
+            return record if record.partial else _metadata_alone(record)
+        return None if record.partial else record
+
+
+def _selector(text: str | None) -> Selector | None:
+    """The selector; None if only the server understands it."""
+    try:
+        return Selector.of(text)
+    except RequestError:
+        return None
+
+
+def _is_gone(verb: str, subresource: str | None, record: Record) -> bool:
+    """Whether an answered object is deleted and nothing holds it back.
+
+    A server that only waits for finalizers writes a grace period of 0. A Namespace, which waits for its content, has
+    none.
+    """
+    head = record.head
+    if head.finalizers:
+        return False
+    if head.deletion_timestamp is None:
+        return verb == "delete" and subresource is None
+    try:
+        return bool(_graceful(record.raw).metadata.deletion_grace_period_seconds == 0)
+    except DECODE_FAILURES:
+        return False
+
+
+def _matches_fields(text: str, record: Record) -> bool | None:
+    """Whether a field selector matches; None when only the server knows."""
+    if "\\" in text or "!=" in text:
+        return None
+    verdict: bool | None = True
+    for part in text.split(","):
+        path, _, wanted = part.partition("=")
+        found = _field(path.strip(), record)
+        if found is None:
+            verdict = None
+        elif found != wanted.removeprefix("=").strip():
+            return False
+    return verdict
+
+
+def _field(path: str, record: Record) -> str | None:
+    if path == "metadata.name":
+        return record.head.name
+    if path == "metadata.namespace":
+        return record.head.namespace or ""
+    try:
+        value: Any = msgspec.json.decode(record.raw) if record.raw and not record.partial else None
+    except DECODE_FAILURES:
+        return None
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
+
+
+def _metadata_alone(record: Record) -> Record | None:
+    """The object as a server sends it when only its metadata is requested."""
+    try:
+        metadata = _whole(record.raw).metadata
+    except DECODE_FAILURES:
+        return None
+    raw = msgspec.json.encode({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+    kept = decode_object(raw, record.resource)
+    return Record(kept.head, kept.resource, kept.raw, partial=True, problem=kept.problem)

@@ -25,20 +25,36 @@ passed on (`untold`).
 If the server went back to older data and so undid a write of this process, it passes on a Delete, or an Apply of the
 stored state, once the versions have overtaken the write.
 
-Records go in and out; `reflector` is the form for streams of readers. For one thread at a time.
+Records go in and out; `reflector` is the form for streams of readers.
+
+`StoreWriter`: the writing half of a store. Each change is seen as a whole or not at all.
+
+    commit(changes)            some objects changed (a Record) or went (None)
+    replace(records, changes)  a complete list replaces everything; the store is then complete
+    wrote(key, own)            this process wrote an object; readers see it from then on
+    attach(observer)           later commits return `observer`; this call returns what is stored, so that together they
+                               are everything, once
+
+Index functions are user code and run before the lock is taken. If an index is declared in between, the epoch shows it
+and the values are computed again. Store, indexes and overlay change together: once one is written, nothing can raise.
+Both classes are for one thread at a time.
 """
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
+from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import closing_source, described, guarded_logger
 from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.core.codec.sameness import same_content
 from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
+from kubectl_runtime.core.objects.partial import DynamicObject, dynamic
+from kubectl_runtime.runtime.store.indexes import IndexName, Values
 from kubectl_runtime.runtime.store.overlay import Own
-from kubectl_runtime.runtime.store.store_writer import Observers, StoreWriter
-from kubectl_runtime.runtime.watch.driver import record_of
+from kubectl_runtime.runtime.store.store import Store, StoreState
+from kubectl_runtime.runtime.watch.driver import Held, Identity, reader_of, record_of
 from kubectl_runtime.runtime.watch.event import (
     INIT_DONE,
     Apply,
@@ -51,10 +67,205 @@ from kubectl_runtime.runtime.watch.event import (
     obj_of,
     with_obj,
 )
+from kubectl_runtime.runtime.watch.states import WatchState
 
 log = guarded_logger(__name__)
 
 K = TypeVar("K")
+
+Changes = Mapping[Key, Record | None]
+"""The new record of each changed key; None for a deleted object."""
+
+
+class StoreObserver(Protocol):
+    """Is notified of what is stored: a subscription of the watch that feeds the store."""
+
+    def deliver(self, events: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
+        """These changes were stored; `by_watch`: the caller is the thread that feeds the store."""
+
+    def complete(self) -> None:
+        """The store holds a complete list."""
+
+
+Observers = tuple[StoreObserver, ...]
+
+
+class StoreWriter(Generic[K]):
+    """The writing half of a store, for one thread, usually a `reflector`'s; `store` is the reading half."""
+
+    def __init__(self, resource: ApiResource, read: Callable[[Record], K], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        """`read` makes a reader of a record."""
+        self.resource = resource
+        self.state = StoreState(resource, clock)
+        self.read = read
+        self.store: Store[K] = Store(resource, read, self.state)
+        self._observers: Observers = ()
+
+    def get(self, key: Key) -> Record | None:
+        """The stored object; None when there is none. Only for the writing thread, so it needs no lock."""
+        return self.state.records.get(key)
+
+    def records(self) -> Mapping[Key, Record]:
+        """All stored objects. Only for the writing thread, and only until its next write."""
+        return self.state.records
+
+    def states(self) -> dict[Key, Record]:
+        """All stored objects, including writes of this process that the watch has not shown yet. Only for the writing
+        thread."""
+        state = self.state
+        with state.condition:
+            own = {key: entry.last for key, entry in state.overlay.entries.items() if entry.last is not None}
+            return {**own, **state.records}
+
+    def commit(self, changes: Changes, gone: Sequence[Record] = (), version: str = "") -> Observers:
+        """Make these changes; returns the observers to notify.
+
+        `gone`: the objects that events deleted. `version`: what the watch has reached with these changes, if known.
+        """
+        state = self.state
+        while True:
+            epoch, values = self._index(changes)
+            with state.condition:
+                if state.indexes.epoch != epoch:
+                    continue
+                problems = self._set_indexes(changes, values)
+                records, size = state.records, state.bytes
+                for key, record in changes.items():
+                    old = records.get(key)
+                    if old is not None:
+                        size -= len(old.raw)
+                    if record is None:
+                        records.pop(key, None)
+                    else:
+                        records[key] = record
+                        size += len(record.raw)
+                state.bytes = size
+                overlay = state.overlay
+                if gone or overlay.entries:
+                    overlay.changed(changes, gone, version)
+                elif version:  # nothing was written, so nothing has to be compared
+                    overlay.shown = version
+                observers = self._observers
+            if problems:
+                state.indexes.report(problems)
+            return observers
+
+    def replace(self, records: dict[Key, Record], changes: Changes, version: str = "",
+                mark: int | None = None) -> tuple[Observers, list[Record]]:
+        """Replace everything by `records`, which the store takes over; `changes` is how they differ from before.
+        Returns the observers to notify, and written objects that were not stored and that the list shows to be deleted.
+
+        `version`: of the list. `mark`: what `mark()` returned when its request began; None when the list may be older.
+        """
+        state, size = self.state, sum(len(record.raw) for record in records.values())
+        while True:
+            epoch, values = self._index(changes)
+            with state.condition:
+                if state.indexes.epoch != epoch:
+                    continue
+                old = self.records()
+                lost = state.overlay.lost(records, old, version, mark)
+                vanished = (old[key] for key, record in changes.items() if record is None)
+                state.overlay.listed(records, vanished, version, mark)
+                state.records, state.bytes, state.ready = records, size, True
+                problems = self._set_indexes(changes, values)
+                callbacks, state.on_ready = state.on_ready, ()
+                state.condition.notify_all()
+                observers = self._observers
+            state.indexes.report(problems)
+            for callback in callbacks:  # the library's own, and outside the lock
+                callback()
+            return observers, lost
+
+    def progressed(self, version: str) -> None:
+        """The watch has shown everything up to `version`, without a change."""
+        with self.state.condition:
+            self.state.overlay.progressed(version)
+
+    def unseen(self) -> tuple[list[Own], Observers]:
+        """Writes of this process that the server has undone (see `Overlay`), each once; and the observers to notify.
+        Only for the writing thread."""
+        overlay = self.state.overlay
+        if not overlay.unseen:
+            return [], ()
+        with self.state.condition:
+            found, overlay.unseen = overlay.unseen, []
+            return found, self._observers
+
+    def held(self) -> dict[Key, Held]:
+        """Uid and version of every object, as stored and as readers see it."""
+        with self.state.condition:
+            records, entries = self.state.records, self.state.overlay.entries
+            stored: dict[Key, Identity] = {
+                key: (record.uid, record.resource_version) for key, record in records.items()}
+            held: dict[Key, Held] = {key: (identity, identity) for key, identity in stored.items()}
+            for key, own in entries.items():
+                if own.known:
+                    held[key] = stored.get(key), None if own.record is None else (own.uid, own.version)
+        return held
+
+    # Writes of this process
+
+    def wrote(self, key: Key, own: Own) -> tuple[Record | None, Observers]:
+        """Record a write of this process. Returns an object now known to be deleted, if any, and the observers to
+        notify. Safe from any thread."""
+        state = self.state
+        with state.condition:
+            return state.overlay.wrote(key, own, state.records.get(key)), self._observers
+
+    def mark(self) -> int:
+        """A mark for a list that begins now, to be passed when the list is complete."""
+        with self.state.condition:
+            return self.state.overlay.count
+
+    def attach(self, observer: StoreObserver) -> tuple[bool, list[Record]]:
+        """Add an observer. Returns whether the store is complete, and its objects."""
+        state = self.state
+        with state.condition:
+            self._observers = (*self._observers, observer)
+            return state.ready, [*state.records.values()]
+
+    def detach(self, observer: StoreObserver) -> None:
+        """Remove an observer; commits in progress may still notify it."""
+        state = self.state
+        with state.condition:
+            self._observers = tuple(other for other in self._observers if other is not observer)
+
+    def watched(self, state: Callable[[], WatchState]) -> None:
+        """A watch feeds the store; `state` returns how it is doing."""
+        self.state.watch_state = state
+
+    def begin(self, trouble_of: Callable[[], str]) -> None:
+        """A stream begins to write; `trouble_of` returns what keeps it from going on, or an empty text."""
+        state = self.state
+        with state.condition:
+            state.ended = None
+            state.trouble_of = trouble_of
+
+    def trouble(self, text: str) -> None:
+        """Set the last failure, for the error of a wait that times out; empty when it is over."""
+        self.state.trouble = text
+
+    def end(self, reason: str) -> None:
+        """Nothing will be written any more: end the waits for a complete list. Only the first call counts."""
+        self.state.end(reason)
+
+    def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
+        indexes = self.state.indexes
+        epoch, functions = indexes.epoch, indexes.functions  # in this order; replaced as a whole, so no lock is needed
+        present = {key: record for key, record in changes.items() if record is not None} if functions else {}
+        return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
+                       for name, function in functions.items()}
+
+    def _set_indexes(self, changes: Changes, values: dict[IndexName, dict[Key, Values]]) -> list[BaseException]:
+        if not values:
+            return []
+        indexes = self.state.indexes
+        for key, record in changes.items():
+            if record is None:
+                indexes.drop(key)
+        problems = (indexes.put(name, key, found) for name, of_keys in values.items() for key, found in of_keys.items())
+        return [problem for problem in problems if problem is not None]
 
 
 class Commit(NamedTuple):
@@ -268,3 +479,20 @@ def _nameless(record: Record) -> None:
     problem = record.problem.text if record.problem is not None else "it has no name"
     log.warning("an object of %s (version %s) is left out: %s", record.resource.full_name,
                 record.head.resource_version or "unknown", problem)
+
+
+@overload
+def store(kind: type[K], *, clock: Clock = ...) -> tuple[Store[K], StoreWriter[K]]: ...
+@overload
+def store(kind: ApiResource, *, clock: Clock = ...) -> tuple[Store[DynamicObject], StoreWriter[DynamicObject]]: ...
+def store(kind: Any, *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[Any], StoreWriter[Any]]:
+    """A store for objects of a resource class, or of an ApiResource: the reading half, and the writing half that a
+    `reflector` feeds.
+
+    >>> reader, writer = store(ConfigMap)
+    >>> reader.is_ready
+    False
+    """
+    found: Any = dynamic(kind) if isinstance(kind, ApiResource) else kind
+    writer: StoreWriter[Any] = StoreWriter(api_resource_of(found), reader_of(found), clock=clock)
+    return writer.store, writer

@@ -49,9 +49,9 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Modify, Record
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
-from kubectl_runtime.runtime.store.reflector import Commit, Reflector
+from kubectl_runtime.runtime.store.overlay import Written
+from kubectl_runtime.runtime.store.reflector import Commit, Reflector, StoreWriter
 from kubectl_runtime.runtime.store.store import Store
-from kubectl_runtime.runtime.store.store_writer import StoreWriter, Written
 from kubectl_runtime.runtime.triggers.namespaces_driver import NamespacesDriver
 from kubectl_runtime.runtime.triggers.triggers import Sink, Subscriber, Subscription
 from kubectl_runtime.runtime.watch.backoff import IDLE_PAUSE, FailureLog, WatchFailures, WatchTarget, absent
@@ -363,13 +363,13 @@ class Watch(Generic[K]):
         if last is INIT_DONE:
             self._relists += 1
             took = self._clock.monotonic() - self._list_began
-            self._observer.list_completed(self._name, len(self._writer.records()), self._relists, took)
+            self._observer.list_completed(self._name, len(self.stored.records), self._relists, took)
         if self._state.consecutive_failures:
             self._failures.succeeded(last, self._clock.monotonic())
 
     def _deliver(self, commits: list[Commit]) -> None:
         if commits:
-            self._observer.store_changed(self._name, len(self._writer.records()))
+            self._observer.store_changed(self._name, len(self.stored.records))
             self._observer.store_sized(self._name, self.stored.bytes)
         for commit in commits:
             for observer in commit.observers:

@@ -177,18 +177,14 @@ class WatchDriver:
         client = getattr(api, "client", None)
         self._gate = ServerGate(getattr(client, "reachability", None) or Reachability(), rng)
         self._refusals: Refusals = getattr(client, "refusals", None) or Refusals()
-        self._state: State = BEGIN
+        self.state: State = BEGIN
+        """The state of its machine. Only changed here."""
         self.unasked = False
         """Whether objects outside the requested ranges came: the server ignores ranges."""
         self._stream: Iterator[WatchBatch] | None = None
         self._patience = self._heard = 0.0
         self._witnesses: dict[Key, str] = {}
         """The uids of the objects that were seen last, by key."""
-
-    @property
-    def state(self) -> State:
-        """The state of its machine."""
-        return self._state
 
     @property
     def server_trouble(self) -> Exception | None:
@@ -202,7 +198,7 @@ class WatchDriver:
 
     def advance(self) -> Advance:
         """Perform one effect. Blocks for a request, or until the open watch has something."""
-        state, now = self._state, self._clock.monotonic()
+        state, now = self.state, self._clock.monotonic()
         if isinstance(state, Streaming) or (isinstance(state, Watching) and not state.doubt):
             return self._read()
         if isinstance(state, Listed) and now < state.not_before:
@@ -218,7 +214,7 @@ class WatchDriver:
     def restart(self) -> None:
         """Forget everything known and begin with a list."""
         self.close()
-        self._state = Listing(suspect=True)
+        self.state = Listing(suspect=True)
 
     def close(self) -> None:
         """Close the open stream, if there is one."""
@@ -252,7 +248,7 @@ class WatchDriver:
             finding = self._verifier.check(self._clock.monotonic())
             if finding:
                 log.warning("%s: %s; everything is listed again", self._target, finding)
-                self._state = Listing(suspect=True)
+                self.state = Listing(suspect=True)
                 return _NOTHING
             timeout = max(1.0, min(timeout, self._verifier.due - self._clock.monotonic()))
         return self._opened(self._watch_params(timeout), state.version)
@@ -275,14 +271,14 @@ class WatchDriver:
         return self._give(Opened(getattr(self._stream, "flow_schema", ""), timeout))
 
     def _ask_version(self) -> Advance:
-        before = self._state
+        before = self.state
         try:
             meta, found = self._one_object()
             known = not (isinstance(before, Watching) and before.stranger) or self._recognizes(before.version, found)
         except BaseException as error:  # noqa: BLE001 - as above
             return self._broke(error)
         answer = self._give(VersionRead(meta.resource_version, known))
-        if isinstance(before, Watching) and isinstance(self._state, Listing):
+        if isinstance(before, Watching) and isinstance(self.state, Listing):
             log.warning("%s: the server went back in time, from version %s to %s (was its database restored?); "
                         "everything is listed again and counts as changed", self._target, before.version,
                         meta.resource_version)
@@ -371,8 +367,8 @@ class WatchDriver:
         if self._stop.is_set() and isinstance(given, Broke | Ended):
             return _NOTHING
         now = self._clock.monotonic()
-        self._state, out = step(self._state, given, now)
-        state = self._state
+        self.state, out = step(self.state, given, now)
+        state = self.state
         if not isinstance(state, Watching | Streaming):
             self.close()
             if isinstance(state, Listing) and state.in_pages:

@@ -24,8 +24,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.lifecycle.lifecycle import stack_of
-from kubectl_runtime.runtime.store.reflector import reflector
-from kubectl_runtime.runtime.store.store_writer import store
+from kubectl_runtime.runtime.store.reflector import reflector, store
 from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.runtime.watch.watcher import watcher
 from tests.client.wire_server import Peer, WireServer

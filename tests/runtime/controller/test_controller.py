@@ -17,15 +17,14 @@ from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.scope import enter_scope
-from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError
 from kubectl_runtime.runtime.controller.options import Debounce
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler
-from kubectl_runtime.runtime.store.reflector import reflector
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.reflector import StoreWriter, reflector
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, InitApply
 from kubectl_runtime.runtime.watch.states import Phase

@@ -20,8 +20,7 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.options import Debounce
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
-from kubectl_runtime.runtime.store.reflector import Reflector
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Subscriber
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation

@@ -21,8 +21,7 @@ from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.options import RENAMED, ControllerOptions, Debounce
 from kubectl_runtime.runtime.controller.plan import Plan
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
-from kubectl_runtime.runtime.store.reflector import reflector
-from kubectl_runtime.runtime.store.store_writer import store
+from kubectl_runtime.runtime.store.reflector import reflector, store
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.shared_watches import selection_of
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff

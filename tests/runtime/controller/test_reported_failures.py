@@ -14,8 +14,8 @@ import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ObjectRef
-from kubectl_runtime.runtime.controller.assembly import SyncTimeoutError
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.queue.runs import KeyBackoff

@@ -11,8 +11,8 @@ import pytest
 
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.meta.gvk import ObjectRef
-from kubectl_runtime.runtime.controller.assembly import SyncGate
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.housekeeping import SyncGate
 from kubectl_runtime.runtime.controller.running import DISPATCHER_LIMIT, Running
 from kubectl_runtime.runtime.observe.health import HealthApplication, HealthServer
 from kubectl_runtime.runtime.queue.scheduler import Scheduler

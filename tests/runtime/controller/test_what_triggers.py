@@ -24,9 +24,8 @@ from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.retry import create_or_update
-from kubectl_runtime.runtime.store.reflector import reflector
+from kubectl_runtime.runtime.store.reflector import StoreWriter, reflector, store
 from kubectl_runtime.runtime.store.store import StoreNotReady
-from kubectl_runtime.runtime.store.store_writer import StoreWriter, store
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent
 from kubectl_runtime.runtime.triggers.streams import applied_objects, predicate_filter, touched_objects

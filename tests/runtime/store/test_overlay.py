@@ -17,10 +17,9 @@ from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import Place
-from kubectl_runtime.runtime.store.overlay import number_of
-from kubectl_runtime.runtime.store.reflector import Reflector
+from kubectl_runtime.runtime.store.overlay import Written, number_of
+from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.store.store import Store
-from kubectl_runtime.runtime.store.store_writer import StoreWriter, Written
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Modifier
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply

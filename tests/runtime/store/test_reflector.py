@@ -15,9 +15,8 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.store.reflector import Reflector, reflector
+from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter, reflector, store
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady
-from kubectl_runtime.runtime.store.store_writer import StoreWriter, store
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, Failed, Init, InitApply
 from kubectl_runtime.runtime.watch.watcher import watcher
 from kubectl_runtime.testing.asking import eventually

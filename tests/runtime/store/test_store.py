@@ -11,10 +11,9 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import Selector
-from kubectl_runtime.runtime.store.reflector import Reflector
+from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
+from kubectl_runtime.runtime.store.reflector import store as store_for
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
-from kubectl_runtime.runtime.store.store_writer import store as store_for
 from kubectl_runtime.runtime.watch.event import Apply, Delete
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.watch.watch_fakes import THING, Foo, Thing, thing

@@ -21,9 +21,8 @@ from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.store.reflector import Reflector
+from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.store.store import StoreNotReady
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.runtime.triggers.triggers import trigger_self
 from kubectl_runtime.runtime.triggers.watch_store import watch_store

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.codec.views import Record
-from kubectl_runtime.runtime.store.reflector import Reflector
+from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, InitApply
 from tests.runtime.watch.watch_fakes import THING, Thing, thing
 

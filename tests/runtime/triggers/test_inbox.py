@@ -9,7 +9,7 @@ import pytest
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.reflector import StoreWriter
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, FirstList, Inbox, ReconcileRequest
 from kubectl_runtime.runtime.watch.driver import reader_of
 from tests.runtime.fake_cluster import FakeCluster, Parent

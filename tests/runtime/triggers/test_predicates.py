@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.runtime.store.reflector import reflector
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.reflector import StoreWriter, reflector
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate
 from kubectl_runtime.runtime.triggers.streams import (

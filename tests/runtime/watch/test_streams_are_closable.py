@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.runtime.store.reflector import reflector
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.reflector import StoreWriter, reflector
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers import streams as stages
 from kubectl_runtime.runtime.watch.watcher import metadata_watcher, watch_object, watcher

@@ -11,9 +11,9 @@ from kubectl_runtime.core.base.stop import FirstOf, StopToken
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.scope import RunScope, current_scope
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.housekeeping import RunTimeouts
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Run
-from kubectl_runtime.runtime.reconcile.invoker import RunTimeouts
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.clock import SimClock

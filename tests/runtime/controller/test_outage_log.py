@@ -9,8 +9,8 @@ import pytest
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.housekeeping import LOOK_EVERY, MANY, WITHIN, OutageLog
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
-from kubectl_runtime.runtime.reconcile.run_log import LOOK_EVERY, MANY, WITHIN, OutageLog
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.fake_cluster import FakeCluster, Parent

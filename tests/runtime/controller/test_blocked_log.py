@@ -9,8 +9,8 @@ import pytest
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.housekeeping import AFTER, IDLE_LOOK, LOOK_EVERY, SILENCE, BlockedLog
 from kubectl_runtime.runtime.queue.runs import Run
-from kubectl_runtime.runtime.reconcile.invoker import AFTER, IDLE_LOOK, LOOK_EVERY, SILENCE, BlockedLog
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.asking import eventually
