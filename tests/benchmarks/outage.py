@@ -17,7 +17,7 @@ from collections import Counter
 from typing import Any
 
 from kubectl_runtime import Action, Context, Controller, TransportError
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 
 class Lines(logging.Handler):
@@ -36,7 +36,7 @@ def main(keys: int = 5000, seconds: float = 20.0) -> None:
     logger.setLevel(logging.INFO)
     logger.addHandler(lines)
     logger.propagate = False
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     for number in range(keys):
         cluster.put(Parent, f"p-{number}")
     cluster.history.clear()  # all of it is in the list

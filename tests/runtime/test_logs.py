@@ -16,7 +16,7 @@ from kubectl_runtime.runtime import logs
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 LOGGERS = ("kubectl_runtime", "kubectl_runtime.controller.x", "kubectl_runtime.runtime.watch", "app")
 
@@ -68,7 +68,7 @@ def reconciled(stream: io.StringIO, *, json_lines: bool) -> list[Any]:
     logs.setup("debug", json=json_lines, stream=stream, environ={})
     logging.getLogger("app").setLevel(logging.INFO)
     simulation = Simulation(5)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     cluster.put(Parent, "a")
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:

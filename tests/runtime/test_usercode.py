@@ -12,7 +12,7 @@ import pytest
 from kubectl_runtime.core.base.guard import MOST_TEXT, described, guarded, guarded_logger, pass_interrupt
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 LIMIT = 10.0
 EVERYTHING = [ValueError("planned"), SystemExit(3), GeneratorExit(), StopIteration(1), MemoryError()]
@@ -131,7 +131,7 @@ def test_lines_name_their_origin_and_keep_their_extra_fields(caplog: pytest.LogC
 
 def test_a_handler_that_raises_on_every_line_loses_nothing(handler: RaisingHandler) -> None:
     """Each of the lines used to end something: the failed run's, the mapper's, the gate's, the watch's, the end's."""
-    cluster, seen, failing = FakeCluster(), threading.Event(), threading.Event()
+    cluster, seen, failing = Cluster(), threading.Event(), threading.Event()
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
         if obj.name == "bad" and not failing.is_set():
@@ -164,7 +164,7 @@ def test_an_item_that_is_nothing_to_reconcile_does_not_end_its_source(caplog: py
         def ref(self) -> NoReturn:
             raise SystemExit(5)
 
-    cluster, calls = FakeCluster(), 0
+    cluster, calls = Cluster(), 0
     record, seen = cluster.put(Parent, "a"), threading.Event()
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:

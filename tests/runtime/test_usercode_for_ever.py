@@ -18,8 +18,8 @@ from kubectl_runtime.runtime.triggers.predicates import when
 from kubectl_runtime.runtime.triggers.streams import pull
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
-from tests.runtime.watch.watch_fakes import Thing, thing
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
+from tests.runtime.watch.scripted_watch import Thing, thing
 
 EVENTS = 400
 MOST = 10
@@ -47,40 +47,40 @@ def failing(obj: Parent, ctx: Context[Any]) -> Action:
     raise ValueError("planned")
 
 
-def with_mapper(cluster: FakeCluster) -> Controller[Parent]:
+def with_mapper(cluster: Cluster) -> Controller[Parent]:
     return Controller(cluster.api(Parent)).watches(cluster.api(Child), always)
 
 
-def with_event_mapper(cluster: FakeCluster) -> Controller[Parent]:
+def with_event_mapper(cluster: Cluster) -> Controller[Parent]:
     return Controller(cluster.api(Parent)).watches(cluster.api(Child), always, on="event")
 
 
-def with_predicate(cluster: FakeCluster) -> Controller[Parent]:
+def with_predicate(cluster: Cluster) -> Controller[Parent]:
     return Controller(cluster.api(Parent), predicate=when(always))
 
 
-def with_predicate_of_owned(cluster: FakeCluster) -> Controller[Parent]:
+def with_predicate_of_owned(cluster: Cluster) -> Controller[Parent]:
     return Controller(cluster.api(Parent)).owns(cluster.api(Child), predicate=when(always))
 
 
-def with_modify(cluster: FakeCluster) -> Controller[Parent]:
+def with_modify(cluster: Cluster) -> Controller[Parent]:
     return Controller(cluster.api(Parent), modify=always)
 
 
-def with_observer(cluster: FakeCluster) -> Controller[Parent]:
+def with_observer(cluster: Cluster) -> Controller[Parent]:
     return Controller(cluster.api(Parent), observer=Loud())
 
 
-def with_result_callback(cluster: FakeCluster) -> Controller[Parent]:
+def with_result_callback(cluster: Cluster) -> Controller[Parent]:
     return Controller(cluster.api(Parent)).on_result(always)
 
 
 @pytest.mark.parametrize("build", [with_mapper, with_event_mapper, with_predicate, with_predicate_of_owned, with_modify,
                                    with_observer, with_result_callback])
-def test_what_always_raises_is_told_of_a_few_times(build: Callable[[FakeCluster], Controller[Parent]],
+def test_what_always_raises_is_told_of_a_few_times(build: Callable[[Cluster], Controller[Parent]],
                                                    caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     with caplog.at_level(logging.INFO):
         simulation.start(build(cluster), satisfied)
         for number in range(EVENTS):
@@ -95,7 +95,7 @@ def test_what_always_raises_is_told_of_a_few_times(build: Callable[[FakeCluster]
 
 def test_an_error_policy_that_always_raises_is_told_of_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     simulation.start(Controller(cluster.api(Parent), backoff=KeyBackoff(initial=0.01, maximum=0.01, jitter=0)), failing,
                      error_policy=always)
     cluster.put(Parent, "a")
@@ -163,7 +163,7 @@ def test_an_exception_that_cannot_be_shown_costs_no_line_of_its_own(caplog: pyte
         raise Mute
 
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     simulation.start(Controller(cluster.api(Parent), backoff=KeyBackoff(initial=0.01, maximum=0.01, jitter=0)), mute)
     cluster.put(Parent, "a")
     simulation.settle(20)

@@ -13,7 +13,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing import simulation
 from kubectl_runtime.testing.clock import SimExecutor
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 
 def work(name: str, log: list[str]) -> Iterator[None]:
@@ -55,7 +55,7 @@ def test_what_work_raises_comes_out_and_the_rest_goes_on() -> None:
 
 def test_time_moves_to_the_next_thing_to_do_and_to_the_limit_exactly() -> None:
     sim = Simulation(1)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     cluster.put(Parent, "a")
     at: list[float] = []
 
@@ -71,7 +71,7 @@ def test_time_moves_to_the_next_thing_to_do_and_to_the_limit_exactly() -> None:
 
 def test_a_wait_that_is_never_over_names_the_seed() -> None:
     sim = Simulation(4711)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     cluster.failing.add(Child.api_resource)
     controller = sim.start(Controller(cluster.api(Parent)).owns(cluster.api(Child)), lambda obj,
                            ctx: Action.await_change())
@@ -83,7 +83,7 @@ def test_controllers_that_keep_each_other_busy_are_named_instead_of_running_for_
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "RESTLESS", 500)
     sim = Simulation(4711)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     for name in ("calm", "disputed"):
         cluster.put(Parent, name)
 
@@ -105,7 +105,7 @@ def test_controllers_that_keep_each_other_busy_are_named_instead_of_running_for_
 def test_much_work_at_one_moment_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulation, "RESTLESS", 500)
     sim = Simulation(5)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     for number in range(500):
         cluster.put(Parent, f"p{number}")
     runs: list[str] = []
@@ -121,7 +121,7 @@ def test_much_work_at_one_moment_is_no_loop(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_actors_of_the_test_take_part_and_what_they_raise_comes_out() -> None:
     sim = Simulation(2)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     seen: set[str] = set()
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:

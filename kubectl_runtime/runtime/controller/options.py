@@ -19,7 +19,7 @@ from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.clock import Duration, duration_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_callback, check_type
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, together
+from kubectl_runtime.core.base.observer import Observer, together
 from kubectl_runtime.core.codec.views import Modify
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryRateLimit
@@ -173,8 +173,8 @@ class ControllerOptions:
         """The options `given` to a controller of `resource`, completed by the client's. Raises as `Controller`."""
         values = dict(given)
         for name, default in (("name", resource.kind.lower()),
-                              ("observer", getattr(client, "observer", NO_OBSERVER)),
-                              ("own_writes", getattr(client, "own_writes", OwnWrites.OVERLAY))):
+                              ("observer", client.observer),
+                              ("own_writes", client.own_writes)):
             if values.get(name) in (None, ""):
                 values[name] = default
         return cls(**values)

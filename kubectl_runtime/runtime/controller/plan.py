@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import check_callback, check_type, is_async, is_generator, misfit, name_of
 from kubectl_runtime.core.base.stop import StopToken
@@ -67,7 +67,7 @@ class WatchPlan:
     reconciler makes its objects.
     """
 
-    api: WatchApi[Any] | WatchApis[Any]
+    api: WatchApis[Any]
     config: WatcherConfig
     subscription: Subscription
     store: Store[Any] | None = None
@@ -142,8 +142,7 @@ class Plan:
 
 def clock_of(client: Client) -> Clock:
     """The clock of a client, or the system's for a stand-in without one."""
-    clock: Clock = getattr(client, "clock", SYSTEM_CLOCK)
-    return clock
+    return client.clock
 
 
 @dataclass(frozen=True)
@@ -161,13 +160,13 @@ class WatchScope:
     @property
     def view(self) -> type[PartialView] | None:
         """The class of views that the plan asks for; None without one."""
-        form = getattr(as_configured(self.api, self.plan.config), "form", None)
+        form = as_configured(self.api, self.plan.config).form
         return form.view if isinstance(form, FieldsForm) else None
 
     def reader(self) -> Callable[[Record], Any]:
         """Makes the objects that the plan's functions get, from records in the form that `fullest` keeps."""
         api = as_configured(self.api, self.plan.config)
-        read, form = reader_of(api.kind), getattr(api, "form", None)
+        read, form = reader_of(api.kind), api.form
         if not isinstance(form, FieldsForm):
             return read
         return lambda record: read(record if record.view is not None else form.decode_object(record.raw))
@@ -188,9 +187,8 @@ class Planned:
     def record(self, flight: FlightRecorder) -> None:
         """Have `flight` record the events of this watch."""
         api, config = self.chosen.api, self.chosen.plan.config
-        place = getattr(api, "place", None)
-        asked = WatchPlace("" if place is None else list_(place).path, config.label_text or "",
-                           config.field_text or "", bool(place is not None and place.metadata_only))
+        place = api.place
+        asked = WatchPlace(list_(place).path, config.label_text or "", config.field_text or "", place.metadata_only)
         self.share.subscribe(flight.watching(self.name, asked), lambda _: None, partial(flight.ready, self.name))
 
 
@@ -220,10 +218,10 @@ class RunningNames:
         self._process = os.getpid()
         self._taken: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
-    def take(self, client: Any, name: str) -> Callable[[], None]:
+    def take(self, client: Client, name: str) -> Callable[[], None]:
         """Take a name; returns a function that gives it back. Raises RequestError when it is taken. A derived client
         counts as its root client."""
-        client = getattr(client, "root", client)
+        client = client.root
         if self._process != os.getpid():
             self._lock, self._process = threading.Lock(), os.getpid()
             self._taken = weakref.WeakKeyDictionary()

@@ -383,7 +383,7 @@ class Invoker:
         self._readers: Container[Key] = () if reads is None else reads.readers
         self._home = Home()
         self._stop, self._cut = environment.shutdown.aborted, environment.shutdown.cut
-        self._fences = getattr(environment.client, "fences", ())
+        self._fences = environment.client.fences
         self._family = environment.client.shared if self._fences else None
         self._manager = environment.field_manager
         self._ready = None if ready is None else ReadyCondition(ready, environment.client, environment.field_manager)

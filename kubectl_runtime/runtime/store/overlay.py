@@ -360,8 +360,8 @@ class Written:
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None) -> None:
         self._resource = api.resource
         self._namespace = namespace_or_none(api.namespace)
-        self._form: Any = getattr(api, "form", None)
-        self.metadata_only = bool(getattr(getattr(api, "place", None), "metadata_only", False))
+        self._form = api.form
+        self.metadata_only = api.place.metadata_only
         self._labels = _selector(config.label_text)
         self._fields = config.field_text
         self._shard = config.shard

@@ -29,6 +29,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.api_base import walk
 from kubectl_runtime.client.api.selected import NamespaceSelection, SelectedNamespaces
 from kubectl_runtime.client.http.send import Outage
@@ -191,21 +192,20 @@ class Membership:
         self._on_change()
 
 
-class _Everywhere:
+class _Everywhere(Api[Any]):
     """The Api of the whole cluster, whose open watch can be woken: it then gives an empty batch and goes on from its
     last version."""
 
-    def __init__(self, api: Any) -> None:
-        self._api = api
-        self.client, self.resource, self.kind = api.client, api.resource, api.kind
-        self.namespace: str | None = None
+    __slots__ = ("nudge",)
+
+    def __init__(self, api: Api[Any]) -> None:
+        super().__init__(api.client, api.kind, api.place, api.form)
         self.nudge = StopToken()
 
-    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> Any:
-        return self._api.list_page(params, stop=stop, retry=retry)
-
-    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]:
-        return _Woken(self, partial(self._api.open_watch, params), resource_version, stop,
+    def open_watch(self, params: WatchParams, resource_version: str,  # type: ignore[override]  # for a driver alone
+                   stop: StopToken) -> Any:
+        """As `Api.open_watch`, for a watch driver."""
+        return _Woken(self, partial(super().open_watch, params), resource_version, stop,
                       initial=params.send_initial_events)
 
 
@@ -225,7 +225,7 @@ class _Woken(Iterator[WatchBatch]):
 
     @property
     def broke(self) -> Any:
-        return getattr(self._stream, "broke", None)
+        return None if self._stream is None else self._stream.broke
 
     def __next__(self) -> WatchBatch:
         if self._stream is None:
@@ -267,7 +267,7 @@ class _Woken(Iterator[WatchBatch]):
             if not self._is_woken:
                 raise
         else:
-            self.flow_schema = getattr(self._stream, "flow_schema", "")
+            self.flow_schema = self._stream.flow_schema
 
 
 class _Refusals(Observer):

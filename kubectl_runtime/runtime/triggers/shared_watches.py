@@ -83,16 +83,15 @@ class WatchedWrites:
         self._admits = admits
         self._written = Written(api, config, modify)
         self._writer = writer
-        self._client: Any = getattr(api, "client", None)
+        self._client = api.client
         self._forget: Callable[[], None] | None = None
         self.deaf = False
         """Set in the child of a fork, where no watch would ever show what was written."""
 
     def listen(self) -> None:
-        """Begin to observe writes. Safe to repeat; an Api without a client reports none."""
+        """Begin to observe writes. Safe to repeat."""
         if self._forget is None:
-            on_write = getattr(self._client, "on_write", None)
-            self._forget = on_write(self._was_written) if on_write is not None else lambda: None
+            self._forget = self._client.on_write(self._was_written)
 
     def close(self) -> None:
         """Stop observing writes."""
@@ -140,7 +139,7 @@ class Watch(Generic[K]):
         `observer`, which raises nothing, is notified under the watch's `name` (default: a description of the target).
         """
         rng = rng or random.Random()
-        given, api = api, as_configured(api, config)
+        api = as_configured(api, config)
         self.target = WatchTarget.of(api, config)
         self._name = name or str(self.target)
         self._observer = observer
@@ -154,14 +153,14 @@ class Watch(Generic[K]):
         self._writer: StoreWriter[K] = StoreWriter(api.resource, self._read, clock=clock)
         self._relist_triggers = relist_triggers
         self._reflector = Reflector(self._writer, relist_triggers=relist_triggers)
-        verifier = None if config.verify is None or isinstance(api, SelectedNamespaces) else Verifier(
-            given, config, seconds(config.verify), self._writer.held, stop, clock.monotonic())
         self._driver: WatchDriver | NamespacesDriver
         if isinstance(api, SelectedNamespaces):
             self._driver = driver = NamespacesDriver(api, config, stop, clock, rng, shared_watches(api).take,
                                                      self._writer.states)
             admits: Callable[[str | None], bool] | None = driver.admits
         else:
+            verifier = None if config.verify is None else Verifier(
+                api, config, seconds(config.verify), self._writer.held, stop, clock.monotonic())
             self._driver, admits = WatchDriver(api, config, stop, clock, rng, verifier), None
         self._config = config
         self.writes = WatchedWrites(api, config, self._modify, self._writer, admits)
@@ -329,7 +328,7 @@ class Watch(Generic[K]):
     def _advance(self, began: float) -> float | None:
         before = self._driver.state
         if isinstance(before, Listing | Listed):  # this step makes a request, maybe of a list
-            cached = getattr(before, "first", False) and self._config.list_semantic is ListSemantic.ANY
+            cached = isinstance(before, Listing) and before.first and self._config.list_semantic is ListSemantic.ANY
             self._mark = None if cached else self._writer.mark()
         out, wait, frame = self._driver.advance()
         failure = out.pop() if out and isinstance(out[-1], Failed) else None
@@ -623,21 +622,21 @@ class Share:
 
 
 def shared_watches(api: WatchApi[Any]) -> SharedWatches:
-    """The registry of the client of this Api; a new registry if the Api is not of a `Client`."""
-    shared = getattr(getattr(api, "client", None), "shared", None)
-    return SharedWatches() if shared is None else shared.get(SharedWatches)
+    """The registry of the client of this Api."""
+    return api.client.shared.get(SharedWatches)
 
 
 def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
     """Which objects a watch selects, how fresh, and its backoff: the part of the key besides the form."""
     options = tuple((option.name, str(getattr(config, option.name) or "") if option.name.endswith("_selector")
                      else getattr(config, option.name)) for option in fields(config) if option.name not in _HOW_ONLY)
-    return api.resource, api.namespace, getattr(api, "selection", None), config.failure_backoff, options
+    chosen = api.selection if isinstance(api, SelectedNamespaces) else None
+    return api.resource, api.namespace, chosen, config.failure_backoff, options
 
 
 def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) -> Hashable:
     """The form in which objects are stored, with the class that user code sees where it affects what is stored."""
-    form = getattr(as_configured(api, config), "form", None)
+    form = as_configured(api, config).form
     view = form.view if isinstance(form, FieldsForm) else None
     looks = modify is not None or config.validate
     return is_metadata_only(api), view, api.kind if looks else None
@@ -645,12 +644,12 @@ def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) ->
 
 def is_metadata_only(api: WatchApi[Any]) -> bool:
     """Whether the Api requests only metadata."""
-    return bool(getattr(getattr(api, "place", None), "metadata_only", False))
+    return api.place.metadata_only
 
 
 def is_whole(api: WatchApi[Any], config: WatcherConfig) -> bool:
     """Whether the watch delivers whole objects, which also serve users that need only a part."""
-    return not is_metadata_only(api) and not isinstance(getattr(as_configured(api, config), "form", None), FieldsForm)
+    return not is_metadata_only(api) and not isinstance(as_configured(api, config).form, FieldsForm)
 
 
 def _same(one: Modify | None, other: Modify | None) -> bool:

@@ -16,11 +16,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
-from kubectl_runtime.client.api.selected import SelectedNamespaces
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger, not_awaitable
-from kubectl_runtime.core.base.observer import NO_OBSERVER
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Modify
 from kubectl_runtime.core.scope import with_scope
@@ -83,9 +81,7 @@ class WatchedStore(Store[K]):
                                    "ends once; make another one by watch_store(...)")
             self._share.start()
             self._is_begun = True
-        on_close = getattr(self._client, "on_close", None)
-        if on_close is not None:
-            self._forget = on_close(self._client_closed)
+        self._forget = self._client.on_close(self._client_closed)
         return self
 
     def __enter__(self) -> Self:
@@ -216,7 +212,7 @@ class WatchedStore(Store[K]):
             return Size(len(stored.records), stored.bytes)
 
 
-def watch_store(api: WatchApi[K] | SelectedNamespaces[K], config: WatcherConfig = DEFAULT_CONFIG, *,
+def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
                 indexes: IndexFunctions[K] | None = None, modify: Modify | None = None) -> WatchedStore[K]:
     """A store of the objects of `api`, for a `with` block. Only `wait_until_ready` blocks.
 
@@ -236,14 +232,13 @@ def watch_store(api: WatchApi[K] | SelectedNamespaces[K], config: WatcherConfig 
     if modify is not None:
         check_callback("modify", modify, "obj")
     check_indexes("indexes", indexes)
-    client = getattr(api, "client", None)
-    clock = getattr(client, "clock", SYSTEM_CLOCK)
-    own_writes = getattr(client, "own_writes", OwnWrites.OVERLAY) is OwnWrites.OVERLAY
+    client = api.client
+    own_writes = client.own_writes is OwnWrites.OVERLAY
     watched: Any = api
     kind: type[K] = as_configured(watched, config).kind
-    share = shared_watches(watched).take(watched, config, modify=modify, clock=clock,
-                                     observer=getattr(client, "observer", NO_OBSERVER))
-    found: WatchedStore[K] = WatchedStore(share, kind, client, clock, own_writes=own_writes)
+    share = shared_watches(watched).take(watched, config, modify=modify, clock=client.clock,
+                                     observer=client.observer)
+    found: WatchedStore[K] = WatchedStore(share, kind, client, client.clock, own_writes=own_writes)
     try:
         found.add_indexes(indexes)
     except BaseException:

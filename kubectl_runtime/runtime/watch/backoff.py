@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.client.http.send import PROBE_SECONDS, Outage, Reachability
 from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
@@ -65,7 +66,7 @@ class WatchTarget:
         """The target of a watch of `api` with this WatcherConfig."""
         shard = None if config.shard is None else config.shard.words
         return cls(api.resource, api.namespace, config.label_text, config.field_text, shard,
-                   str(getattr(api, "selection", "")))
+                   str(api.selection) if isinstance(api, SelectedNamespaces) else "")
 
     def __str__(self) -> str:
         """`deployments.apps in namespace prod (labels app=web)`."""

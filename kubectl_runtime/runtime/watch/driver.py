@@ -26,15 +26,15 @@ unchanged, no event will correct it, and everything is listed again.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
+from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.api_base import walk
-from kubectl_runtime.client.api.watch import RecordEvent
-from kubectl_runtime.client.http.send import Outage, Reachability
-from kubectl_runtime.client.server import Refusals
+from kubectl_runtime.client.api.watch import RecordEvent, WatchStream
+from kubectl_runtime.client.http.send import Outage
 from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.guard import Guard, as_exception, described, guarded_logger, name_of, pass_interrupt
@@ -64,7 +64,6 @@ from kubectl_runtime.runtime.watch.states import (
     State,
     Streaming,
     VersionRead,
-    WatchApi,
     WatchBatch,
     Watching,
 )
@@ -88,10 +87,9 @@ class Verifier:
     """Compares a store with the server. For the thread of its watch. `known` returns the present contents of the store.
     """
 
-    def __init__(self, api: WatchApi[Any], config: WatcherConfig, interval: float,
+    def __init__(self, api: Api[Any], config: WatcherConfig, interval: float,
                  known: Callable[[], dict[Key, Held]], stop: StopToken, now: float) -> None:
-        with_metadata_only = getattr(api, "with_metadata_only", None)
-        self._api: WatchApi[Any] = with_metadata_only() if with_metadata_only is not None else api
+        self._api = api.with_metadata_only()
         self._params = ListParams(label_selector=config.label_text, field_selector=config.field_text,
                                   limit=config.page_size, shard=config.shard)
         self._interval = interval
@@ -164,9 +162,9 @@ _NOTHING = Advance([])
 class WatchDriver:
     """Drives one watch, which begins with a list and never ends by itself."""
 
-    def __init__(self, api: WatchApi[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
+    def __init__(self, api: Api[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
                  rng: random.Random, verifier: Verifier | None = None) -> None:
-        """Knowledge about the server is shared through the client of `api`; an api without a client has its own."""
+        """Knowledge about the server is shared through the client of `api`."""
         self._api = api
         self._config = config
         self._stop = stop
@@ -174,14 +172,13 @@ class WatchDriver:
         self._rng = rng
         self._verifier = verifier
         self._target = WatchTarget.of(api, config)
-        client = getattr(api, "client", None)
-        self._gate = ServerGate(getattr(client, "reachability", None) or Reachability(), rng)
-        self._refusals: Refusals = getattr(client, "refusals", None) or Refusals()
+        self._gate = ServerGate(api.client.reachability, rng)
+        self._refusals = api.client.refusals
         self.state: State = BEGIN
         """The state of its machine. Only changed here."""
         self.unasked = False
         """Whether objects outside the requested ranges came: the server ignores ranges."""
-        self._stream: Iterator[WatchBatch] | None = None
+        self._stream: WatchStream | None = None
         self._patience = self._heard = 0.0
         self._witnesses: dict[Key, str] = {}
         """The uids of the objects that were seen last, by key."""
@@ -219,9 +216,8 @@ class WatchDriver:
     def close(self) -> None:
         """Close the open stream, if there is one."""
         stream, self._stream = self._stream, None
-        close = getattr(stream, "close", None)
-        if close is not None:
-            close()
+        if stream is not None:
+            stream.close()
 
     def _list(self, state: Listing) -> Advance:
         try:
@@ -268,7 +264,7 @@ class WatchDriver:
         self._heard = self._clock.monotonic()
         self._patience = timeout + IDLE_MARGIN
         self._gate.passed(self._heard)
-        return self._give(Opened(getattr(self._stream, "flow_schema", ""), timeout))
+        return self._give(Opened(self._stream.flow_schema, timeout))
 
     def _ask_version(self) -> Advance:
         before = self.state
@@ -337,14 +333,16 @@ class WatchDriver:
 
     def _read(self) -> Advance:
         stream = self._stream
+        batch: WatchBatch | None = None
         try:
-            batch = next(stream, None) if stream is not None else None
+            if stream is not None:
+                batch = next(stream, None)
         except RequestTimeout:
             return self._give(Ended(broke=True))
         except BaseException as error:  # noqa: BLE001 - as above
             return self._give(Broke(as_exception(error)))
         if batch is None:
-            return self._give(Ended(broke=getattr(stream, "broke", None) is not None))
+            return self._give(Ended(broke=stream is not None and stream.broke is not None))
         if batch:
             self._heard = self._clock.monotonic()
             if self._config.shard is not None:

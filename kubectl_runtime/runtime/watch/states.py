@@ -1,4 +1,4 @@
-"""The states, inputs and steps of the watch machine, which are plain values; and what a watcher needs of an `Api`.
+"""The states, inputs and steps of the watch machine, which are plain values; and what can be watched.
 
 `WatchState` shows how a watch is doing: to the reader of a store, the owner of a controller, the status page.
 """
@@ -7,133 +7,61 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from kubectl_runtime.client.api.api import Api, Namespaces
 from kubectl_runtime.client.api.api_base import TokenTrail
-from kubectl_runtime.client.api.selected import NAMESPACE
-from kubectl_runtime.core.base.errors import KubeError, RequestError, Status
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.client.api.selected import NAMESPACE, SelectedNamespaces
+from kubectl_runtime.client.api.watch import RecordEvent
+from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.metav1 import ListMeta
-from kubectl_runtime.core.requests.params import ListParams, WatchParams
-from kubectl_runtime.core.requests.request import Retry
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.event import Event, Failed
 
 K = TypeVar("K")
-K_co = TypeVar("K_co", covariant=True)
 
 
-class WatchItem(Protocol):
-    """One event of a watch as the client decodes it."""
+WatchBatch: TypeAlias = Sequence[RecordEvent]
+"""Events of a watch as the client decodes them; an empty batch means that nothing is ready (simulated transports only).
+"""
 
-    @property
-    def type(self) -> str:
-        """The type of the event: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+WatchApi: TypeAlias = Api[K] | SelectedNamespaces[K]
+"""What one watch serves."""
 
-    @property
-    def record(self) -> Record | None:
-        """The object; None for a bookmark and an error."""
-
-    @property
-    def resource_version(self) -> str | None:
-        """Where to resume after this event; None for an error."""
-
-    @property
-    def status(self) -> Status | None:
-        """The Status of an error event; else None."""
-
-    @property
-    def initial_events_end(self) -> bool:
-        """Whether this bookmark ends the initial events of a streaming list."""
+WatchApis: TypeAlias = WatchApi[K] | Namespaces[K]
+"""What one store serves: a watch, or one watch for each namespace."""
 
 
-WatchBatch: TypeAlias = Sequence[WatchItem]
+def apis_of(api: WatchApis[K]) -> Sequence[WatchApi[K]]:
+    """The Apis that are watched, one for each watch."""
+    return api.apis if isinstance(api, Namespaces) else (api,)
 
 
-class WatchApi(Protocol[K_co]):
-    """The part of `Api` that watchers use. Calls that fail raise, also `open_watch` itself.
-
-    The iterator of batches ends with the watch. It raises RequestTimeout when nothing came for longer than the watch
-    was to live. An empty batch means that nothing is ready (simulated transports only).
-
-    Optional attributes: of the batches `flow_schema`, which tells clusters apart, and `broke`, which says that the
-    connection failed (see `client.api.watch.WatchStream`); of the Api `client`, whose watches share what is known of
-    the server, and `with_fields`, which a config with `fields` needs.
-    """
-
-    @property
-    def resource(self) -> ApiResource:
-        """The kind."""
-
-    @property
-    def namespace(self) -> str | None:
-        """The namespace; None for all of them."""
-
-    @property
-    def kind(self) -> type[K_co]:
-        """The class that reads the objects."""
-
-    def list_page(self, params: ListParams, *, stop: StopToken, retry: Retry) -> tuple[ListMeta, list[Record]]:
-        """One page of a list, as records. Blocks and raises as `Api.list_page`."""
-
-    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[WatchBatch]:
-        """An open watch, as an iterator of batches. Blocks and raises as `Api.open_watch`."""
-
-
-class WatchApis(Protocol[K_co]):
-    """`Namespaces`: several Apis whose objects belong into one store."""
-
-    @property
-    def resource(self) -> ApiResource:
-        """The kind."""
-
-    @property
-    def kind(self) -> type[K_co]:
-        """The class that reads the objects."""
-
-    @property
-    def apis(self) -> Sequence[WatchApi[K_co]]:
-        """The Api of each namespace."""
-
-
-def apis_of(api: WatchApi[K] | WatchApis[K]) -> Sequence[WatchApi[K]]:
-    """The Apis that are watched, one for each namespace."""
-    apis: Sequence[WatchApi[K]] = getattr(api, "apis", None) or (cast(WatchApi[K], api),)
-    return apis
-
-
-def namespaces_of(api: WatchApi[Any] | WatchApis[Any]) -> frozenset[str]:
+def namespaces_of(api: WatchApis[Any]) -> frozenset[str]:
     """The watched namespaces; empty when all are watched, or the kind has none."""
-    found = {getattr(one, "namespace", None) for one in apis_of(api)}
+    found = {one.namespace for one in apis_of(api)}
     return frozenset() if None in found or not api.resource.namespaced else frozenset(filter(None, found))
 
 
-def places_of(api: WatchApi[Any] | WatchApis[Any]) -> Iterator[tuple[ApiResource, str | None]]:
+def places_of(api: WatchApis[Any]) -> Iterator[tuple[ApiResource, str | None]]:
     """Each kind that is watched, and its namespace: None for all. Namespaces themselves, where their labels choose."""
     for one in apis_of(api):
-        yield one.resource, getattr(one, "namespace", None)
-    if getattr(getattr(api, "selection", None), "labels", None) is not None:
+        yield one.resource, one.namespace
+    if isinstance(api, SelectedNamespaces) and api.selection.labels is not None:
         yield NAMESPACE, None
 
 
-def pattern_of(api: WatchApi[Any] | WatchApis[Any]) -> str:
+def pattern_of(api: WatchApis[Any]) -> str:
     """The pattern that the names of the watched namespaces match; empty where there is none."""
-    return getattr(getattr(api, "selection", None), "like", None) or ""
+    return (isinstance(api, SelectedNamespaces) and api.selection.like) or ""
 
 
 def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
-    """The `api` in the form that `config` requests. Raises RequestError when it has no such form."""
-    if config.fields is None:
-        return api
-    with_fields = getattr(api, "with_fields", None)
-    if with_fields is None:
-        raise RequestError(f"fields={config.fields.__name__}: {type(api).__name__} cannot keep single fields")
-    found: WatchApi[Any] = with_fields(config.fields)
-    return found
+    """The `api` in the form that `config` requests."""
+    return api if config.fields is None else api.with_fields(config.fields)
 
 
 MIN_WATCH_SECONDS = 1.0

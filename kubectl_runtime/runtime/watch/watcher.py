@@ -18,14 +18,16 @@ import random
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, TypeVar, overload
 
+from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import TellingStream, check_api, check_type, closing_source
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.selectors import fields
+from kubectl_runtime.core.objects.partial import PartialObjectMeta
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.request import Named, Place
 from kubectl_runtime.core.scope import with_scope
@@ -45,21 +47,11 @@ from kubectl_runtime.runtime.watch.event import (
     RawStep,
     with_obj,
 )
-from kubectl_runtime.runtime.watch.states import WatchApi, as_configured
 
 K = TypeVar("K")
-K_co = TypeVar("K_co", covariant=True)
 
 
-
-class MetadataApi(Protocol[K_co]):
-    """An `Api` that can request metadata only."""
-
-    def with_metadata_only(self) -> WatchApi[K_co]:
-        """The same Api, requesting metadata only."""
-
-
-def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
+def watch_steps(api: Api[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
                 on_absence: Callable[[Exception | None], None] = lambda _: None) -> Iterator[RawStep[Record]]:
     """The raw steps, with records. After a `Failed` the next pull tries again at once, so the consumer must wait.
@@ -81,12 +73,12 @@ def watch_steps(api: WatchApi[Any], config: WatcherConfig = DEFAULT_CONFIG, stop
 
 
 @overload
-def watcher(api: WatchApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: WatchBackoff = ...,
+def watcher(api: Api[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: WatchBackoff = ...,
             clock: Clock = ..., rng: random.Random | None = ...) -> Generator[Event[K]]: ...
 @overload
-def watcher(api: WatchApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: None,
+def watcher(api: Api[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: None,
             clock: Clock = ..., rng: random.Random | None = ...) -> Generator[Event[K] | Failed]: ...
-def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
+def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
             backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
             rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
     """Yield everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
@@ -114,16 +106,16 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
     if config.verify is not None:
         raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
                            "controllers")
-    api = as_configured(api, config)
+    of_form: Api[Any] = api if config.fields is None else api.with_fields(config.fields)
     stop = stop or StopToken(clock=clock)
-    read = reader_of(api.kind)
-    target = WatchTarget.of(api, config)
+    read = reader_of(of_form.kind)
+    target = WatchTarget.of(of_form, config)
 
     def tell(trouble: Exception | None) -> None:
         if backoff is not None:
             stream.trouble = "" if trouble is None else absent(target, trouble)
 
-    steps = watch_steps(api, config, stop, clock=clock, rng=rng, on_absence=tell)
+    steps = watch_steps(of_form, config, stop, clock=clock, rng=rng, on_absence=tell)
     if config.validate:
         steps = _validated(steps, read)
     if backoff is None:
@@ -136,15 +128,17 @@ def watcher(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: Stop
 
 
 @overload
-def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *,
+def metadata_watcher(api: Api[Any], config: WatcherConfig = ..., stop: StopToken | None = ..., *,
                      backoff: WatchBackoff = ..., clock: Clock = ...,
-                     rng: random.Random | None = ...) -> Generator[Event[K]]: ...
+                     rng: random.Random | None = ...) -> Generator[Event[PartialObjectMeta]]: ...
 @overload
-def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: None,
-                     clock: Clock = ..., rng: random.Random | None = ...) -> Generator[Event[K] | Failed]: ...
-def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
+def metadata_watcher(api: Api[Any], config: WatcherConfig = ..., stop: StopToken | None = ..., *, backoff: None,
+                     clock: Clock = ...,
+                     rng: random.Random | None = ...) -> Generator[Event[PartialObjectMeta] | Failed]: ...
+def metadata_watcher(api: Api[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                      backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
-                     rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
+                     rng: random.Random | None = None) -> (
+        Generator[Event[PartialObjectMeta]] | Generator[Event[PartialObjectMeta] | Failed]):
     """What `watcher` yields, but only metadata is requested, sent and kept. Arguments and errors as for `watcher`.
 
     >>> stop = StopToken()
@@ -160,7 +154,7 @@ def metadata_watcher(api: MetadataApi[K], config: WatcherConfig = DEFAULT_CONFIG
     return watcher(of_metadata, config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
-def watch_object(api: WatchApi[K], name: Named, config: WatcherConfig = DEFAULT_CONFIG,
+def watch_object(api: Api[K], name: Named, config: WatcherConfig = DEFAULT_CONFIG,
                  stop: StopToken | None = None, *, backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                  rng: random.Random | None = None) -> Generator[K | None]:
     """The object `name` as it is now, then each new version of it; None while it does not exist.

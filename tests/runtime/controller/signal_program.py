@@ -21,11 +21,11 @@ from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.lifecycle import signals
 from kubectl_runtime.runtime.lifecycle.lifecycle import ABORT_MOST, DEFAULT_GRACE
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 forever = threading.Event()
 asked_again = threading.Event()
-cluster = FakeCluster(blocking=True)
+cluster = Cluster(blocking=True)
 run_numbers = count(1)
 
 
@@ -153,7 +153,7 @@ def pool_of_children() -> None:
 def frozen_call() -> None:
     """A run that is in a call which is never answered. Of the grace period passes what is left to runs, and at once."""
     clock = SimClock()
-    still = FakeCluster(clock, blocking=True)
+    still = Cluster(clock, blocking=True)
     still.put(Parent, "p")
 
     class PassesTheGrace(logging.Handler):

@@ -28,7 +28,7 @@ from kubectl_runtime.runtime.store.reflector import reflector, store
 from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.runtime.watch.watcher import watcher
 from tests.client.wire_server import Peer, WireServer
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 GRACE = 20.0
 LIMIT = 20.0
@@ -76,7 +76,7 @@ def of(port: int, scheme: str = "http") -> Client:
 
 @phase
 def just_started() -> Iterator[Running[Any]]:
-    yield Controller(FakeCluster(blocking=True).api(Parent)).start(do_nothing)
+    yield Controller(Cluster(blocking=True).api(Parent)).start(do_nothing)
 
 
 @phase
@@ -145,7 +145,7 @@ def converged_with_open_watches() -> Iterator[Running[Any]]:
 
 @phase
 def keys_in_backoff() -> Iterator[Running[Any]]:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     for number in range(20):
         cluster.put(Parent, f"p{number}")
 
@@ -160,14 +160,14 @@ def keys_in_backoff() -> Iterator[Running[Any]]:
 
 @phase
 def a_store_is_missing() -> Iterator[Running[Any]]:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     cluster.failing.add(Child.api_resource)
     yield Controller(cluster.api(Parent)).owns(cluster.api(Child)).start(do_nothing)
 
 
 def _with_source(source: Any, call: str, *, bulk: bool = False) -> Running[Any]:
     """A controller whose source is in this call."""
-    controller = Controller(FakeCluster(blocking=True).api(Parent))
+    controller = Controller(Cluster(blocking=True).api(Parent))
     running = (controller.reconcile_all_on if bulk else controller.reconcile_on)(source).start(do_nothing)
     running.wait_until_ready(GRACE)
     until_in(running, "trigger source", call)

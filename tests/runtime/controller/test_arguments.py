@@ -16,15 +16,15 @@ from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Reconciler
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.watch.config import WatcherConfig
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 
 def new(**options: Any) -> Controller[Parent]:
-    return Controller(FakeCluster().api(Parent), **options)
+    return Controller(Cluster().api(Parent), **options)
 
 
 def related() -> Any:
-    return FakeCluster().api(Child)
+    return Cluster().api(Child)
 
 
 class Callable1:

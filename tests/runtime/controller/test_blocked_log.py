@@ -15,7 +15,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 PATIENCE = 40.0
 """Seconds; only what hangs needs them."""
@@ -114,7 +114,7 @@ def test_a_controller_whose_reconcilers_block_for_ever_says_so_and_says_when_it_
         caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kubectl_runtime.controller")
     clock, hang = SimClock(), threading.Event()
-    cluster = FakeCluster(clock)
+    cluster = Cluster(clock)
     for number in range(3):
         cluster.put(Parent, f"p-{number}")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.client.api.client import connections_for
 from kubectl_runtime.core.base.errors import ApiError, RequestError, Status, StatusCause, StatusDetails
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
@@ -31,15 +32,15 @@ from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.testing import eventually
 from kubectl_runtime.testing.clock import SimClock
 from tests.runtime.controller.told_to_stop import stop_when_told
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 LIMIT = 20
 """Real seconds after which a test is hanging."""
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster(blocking=True)
+def cluster() -> Cluster:
+    return Cluster(blocking=True)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,7 @@ class Calls:
             assert self.changed.wait_for(lambda: done(self.seen), LIMIT), self.seen
 
 
-def test_objects_that_exist_and_objects_that_change_are_reconciled(cluster: FakeCluster) -> None:
+def test_objects_that_exist_and_objects_that_change_are_reconciled(cluster: Cluster) -> None:
     cluster.put(Parent, "a", 1)
     calls = Calls()
     with Controller(cluster.api(Parent)).start(calls) as running:
@@ -84,7 +85,7 @@ def test_objects_that_exist_and_objects_that_change_are_reconciled(cluster: Fake
         assert {obj.name for obj in running.store} == {"a", "b"}
 
 
-def test_the_class_style_and_what_the_context_offers(cluster: FakeCluster) -> None:
+def test_the_class_style_and_what_the_context_offers(cluster: Cluster) -> None:
     class Generate(Reconciler[Parent]):
         def __init__(self) -> None:
             self.errors: list[tuple[str, int]] = []
@@ -92,7 +93,7 @@ def test_the_class_style_and_what_the_context_offers(cluster: FakeCluster) -> No
 
         def reconcile(self, obj: Parent, ctx: Context[str]) -> Action:
             assert ctx.data == "the data"
-            assert ctx.client is cluster.client
+            assert ctx.client.root is cluster.client
             assert ctx.ref == obj.ref
             assert ctx.store(Child) is not ctx.store(Parent)
             with pytest.raises(RequestError, match=r"does not watch pods.*owns"):
@@ -111,12 +112,13 @@ def test_the_class_style_and_what_the_context_offers(cluster: FakeCluster) -> No
 
     cluster.put(Parent, "a")
     reconciler = Generate()
-    with Controller(cluster.api(Parent)).owns(cluster.api(Child)).start(reconciler, context="the data"):
+    controller = Controller(cluster.api(Parent)).owns(cluster.api(Child), whole=True)
+    with controller.start(reconciler, context="the data"):
         assert reconciler.done.wait(LIMIT)
     assert reconciler.errors == [("ValueError", 1), ("ValueError", 2)]
 
 
-def test_changes_of_owned_and_of_related_objects_lead_to_their_parents(cluster: FakeCluster) -> None:
+def test_changes_of_owned_and_of_related_objects_lead_to_their_parents(cluster: Cluster) -> None:
     for name in "ab":
         cluster.put(Parent, name)
     calls = Calls()
@@ -133,7 +135,7 @@ def test_changes_of_owned_and_of_related_objects_lead_to_their_parents(cluster: 
         assert {name for name, _ in calls.seen[2:]} == {"a", "b"}
 
 
-def test_a_mapper_that_names_something_else_is_told_so(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mapper_that_names_something_else_is_told_so(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a")
     cluster.put(Child, "c")
     calls = Calls()
@@ -151,7 +153,7 @@ def test_a_mapper_that_names_something_else_is_told_so(cluster: FakeCluster, cap
 
 @pytest.mark.parametrize(("returned", "named"), [(None, "NoneType"), (30, "int"), ("x", "str")])
 def test_a_reconciler_that_returns_something_else_is_told_what_to_return(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture, returned: object, named: str) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture, returned: object, named: str) -> None:
     cluster.put(Parent, "a")
     calls = Calls(lambda obj, ctx: returned if ctx.attempt == 1 else Action.await_change())
     with Controller(cluster.api(Parent)).start(calls):
@@ -160,7 +162,7 @@ def test_a_reconciler_that_returns_something_else_is_told_what_to_return(
     assert "return Action.await_change() or Action.requeue(seconds)" in caplog.text
 
 
-def test_a_class_instead_of_an_instance_and_no_function_at_all_are_refused(cluster: FakeCluster) -> None:
+def test_a_class_instead_of_an_instance_and_no_function_at_all_are_refused(cluster: Cluster) -> None:
     class Some(Reconciler[Parent]):
         def reconcile(self, obj: Parent, ctx: Context[Any]) -> Action:
             return Action.await_change()
@@ -171,7 +173,7 @@ def test_a_class_instead_of_an_instance_and_no_function_at_all_are_refused(clust
         Controller(cluster.api(Parent)).start("x")  # type: ignore[arg-type]
 
 
-def test_what_is_no_api_is_refused_with_what_to_pass(cluster: FakeCluster) -> None:
+def test_what_is_no_api_is_refused_with_what_to_pass(cluster: Cluster) -> None:
     controller = Controller(cluster.api(Parent))
     for wrong in (Parent, cluster, "parents"):
         for take in (Controller, controller.owns, lambda api: controller.watches(api, lambda obj: None)):
@@ -179,7 +181,7 @@ def test_what_is_no_api_is_refused_with_what_to_pass(cluster: FakeCluster) -> No
                 take(wrong)  # type: ignore[arg-type]
 
 
-def test_an_async_reconciler_is_refused(cluster: FakeCluster) -> None:
+def test_an_async_reconciler_is_refused(cluster: Cluster) -> None:
     async def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
         return Action.await_change()
 
@@ -188,7 +190,7 @@ def test_an_async_reconciler_is_refused(cluster: FakeCluster) -> None:
 
 
 def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Child, "c")
     calls = Calls()
     names: Any = lambda child: [child.name]  # noqa: E731 - not what a mapper may return
@@ -201,7 +203,7 @@ def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
 
 @pytest.mark.parametrize("numbers", [
     {"concurrency": 0}, {"concurrency": 2.5}, {"debounce": -1}, {"debounce": float("nan")}])
-def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: dict[str, Any]) -> None:
+def test_numbers_that_make_no_sense_are_refused(cluster: Cluster, numbers: dict[str, Any]) -> None:
     with pytest.raises(RequestError, match=f"^{next(iter(numbers))}"):
         Controller(cluster.api(Parent), **numbers)
 
@@ -210,20 +212,20 @@ def test_numbers_that_make_no_sense_are_refused(cluster: FakeCluster, numbers: d
     lambda controller: controller.resync(0), lambda controller: controller.run_timeout(0),
     lambda controller: Debounce(5, max_wait=1), lambda controller: Debounce(-1, max_wait=1),
     lambda controller: Debounce(1, max_wait=float("nan")), lambda controller: controller.sync_timeout(-1)])
-def test_waits_that_make_no_sense_are_refused(cluster: FakeCluster, give: Any) -> None:
+def test_waits_that_make_no_sense_are_refused(cluster: Cluster, give: Any) -> None:
     with pytest.raises(RequestError, match=r"^(debounce|max_wait|resync|run_timeout|sync_timeout) must be (at|more) "):
         give(Controller(cluster.api(Parent)))
 
 
 @pytest.mark.parametrize("grace", [-1, float("nan")])
-def test_a_grace_period_that_makes_no_sense_is_refused(cluster: FakeCluster, grace: float) -> None:
+def test_a_grace_period_that_makes_no_sense_is_refused(cluster: Cluster, grace: float) -> None:
     controller = Controller(cluster.api(Parent))
     for take in (controller.shutdown_on_signal, partial(controller.graceful_shutdown_on, StopToken())):
         with pytest.raises(RequestError, match="grace must be at least 0 seconds"):
             take(grace)
 
 
-def test_an_infinite_wait_is_a_wait_without_limit(cluster: FakeCluster) -> None:
+def test_an_infinite_wait_is_a_wait_without_limit(cluster: Cluster) -> None:
     cluster.put(Parent, "a")
     began, end = threading.Event(), threading.Event()
 
@@ -244,7 +246,7 @@ def test_an_infinite_wait_is_a_wait_without_limit(cluster: FakeCluster) -> None:
 @pytest.mark.parametrize("error",
                          [ValueError("planned"), SystemExit(3), KeyboardInterrupt(), MemoryError(), RecursionError()])
 def test_no_exception_of_a_reconciler_ends_a_thread_and_each_is_logged_once_with_key_attempt_and_delay(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture, error: BaseException) -> None:
     cluster.put(Parent, "a")
 
     def answer(obj: Parent, ctx: Context[Any]) -> Action:
@@ -265,7 +267,7 @@ def test_no_exception_of_a_reconciler_ends_a_thread_and_each_is_logged_once_with
 
 
 def test_an_error_policy_that_fails_is_logged_and_the_backoff_applies(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a")
 
     def answer(obj: Parent, ctx: Context[Any]) -> Action:
@@ -284,7 +286,7 @@ def test_an_error_policy_that_fails_is_logged_and_the_backoff_applies(
 
 
 def test_a_conflict_is_retried_soon_and_told_to_nobody_but_who_looks_at_every_run(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     cluster.put(Parent, "a")
 
@@ -302,7 +304,7 @@ def test_a_conflict_is_retried_soon_and_told_to_nobody_but_who_looks_at_every_ru
 
 
 def test_something_to_be_made_in_a_namespace_that_goes_is_one_quiet_line(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     cluster.put(Parent, "a")
     going = StatusDetails(causes=[StatusCause(reason="NamespaceTerminating", field="metadata.namespace")])
@@ -320,7 +322,7 @@ def test_something_to_be_made_in_a_namespace_that_goes_is_one_quiet_line(
 
 
 def test_fields_that_belong_to_somebody_else_are_a_warning_since_no_retry_helps(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a")
     owned = StatusDetails(causes=[StatusCause(reason="FieldManagerConflict", field=".data.text",
                                               message='conflict with "kubectl-patch" using v1')])
@@ -338,7 +340,7 @@ def test_fields_that_belong_to_somebody_else_are_a_warning_since_no_retry_helps(
 
 
 def test_an_object_that_does_not_decode_is_reported_seldom_and_hinders_nobody(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     body = (b'{"apiVersion":"test.example/v1","kind":"Parent","metadata":{"name":"bad","namespace":"default","uid":"u",'
             b'"resourceVersion":"@VERSION"},"spec":{"value":%s}}')
     cluster.put_raw(Parent, "bad", body % b'"many"')
@@ -359,7 +361,7 @@ def test_an_object_that_does_not_decode_is_reported_seldom_and_hinders_nobody(
 
 
 def test_a_child_that_does_not_decode_is_a_failure_that_its_parent_retries(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """Only an undecodable object itself waits for a change: when its child is mended, nothing changes the parent."""
     cluster.put(Parent, "a")
     cluster.put_raw(Child, "a", b'{"apiVersion":"test.example/v1","kind":"Child","metadata":{"name":"a","namespace":'
@@ -387,7 +389,7 @@ def test_a_child_that_does_not_decode_is_a_failure_that_its_parent_retries(
 
 
 def test_an_object_whose_metadata_does_not_decode_is_never_shown_to_the_reconciler(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put_raw(Parent, "bad",
                     b'{"apiVersion":"test.example/v1","kind":"Parent","metadata":{"name":"bad","namespace":'
                                    b'"default","resourceVersion":"@VERSION","labels":[1]},"spec":{}}')
@@ -398,7 +400,7 @@ def test_an_object_whose_metadata_does_not_decode_is_never_shown_to_the_reconcil
     assert "labels" in caplog.text
 
 
-def test_what_is_gone_is_not_reconciled_and_is_no_error(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_gone_is_not_reconciled_and_is_no_error(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     calls = Calls()
     with Controller(cluster.api(Parent), concurrency=1).start(calls) as running:
         running.wait_until_ready(LIMIT)
@@ -408,7 +410,7 @@ def test_what_is_gone_is_not_reconciled_and_is_no_error(cluster: FakeCluster, ca
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: FakeCluster,
+def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: Cluster,
                                                              caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a")
     cluster.put(Parent, "b")
@@ -433,14 +435,14 @@ def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: FakeCluste
 
 
 @pytest.mark.parametrize("source", [5, None, list])
-def test_what_can_be_neither_iterated_nor_asked_is_no_trigger_source(cluster: FakeCluster, source: Any) -> None:
+def test_what_can_be_neither_iterated_nor_asked_is_no_trigger_source(cluster: Cluster, source: Any) -> None:
     controller = Controller(cluster.api(Parent))
     for take in (controller.reconcile_on, controller.reconcile_all_on):
         with pytest.raises(RequestError, match="a trigger source is an iterable or a queue"):
             take(source)
 
 
-def test_a_controller_on_a_stream_of_ones_own(cluster: FakeCluster) -> None:
+def test_a_controller_on_a_stream_of_ones_own(cluster: Cluster) -> None:
     records = [cluster.put(Parent, name, 1) for name in "ab"]
     writer = StoreWriter(Parent.api_resource, reader_of(Parent))
     stop, more, changed = StopToken(), threading.Event(), cluster.put(Parent, "a", 2)
@@ -464,7 +466,7 @@ def test_a_controller_on_a_stream_of_ones_own(cluster: FakeCluster) -> None:
     assert stop.is_set()
 
 
-def test_a_stream_that_ends_ends_the_controller_with_an_error(cluster: FakeCluster) -> None:
+def test_a_stream_that_ends_ends_the_controller_with_an_error(cluster: Cluster) -> None:
     writer = StoreWriter(Parent.api_resource, reader_of(Parent))
     running = Controller.for_stream(reflector(writer, [INIT, INIT_DONE]), writer.store,
                                     client=cluster.client).start(Calls())
@@ -474,7 +476,7 @@ def test_a_stream_that_ends_ends_the_controller_with_an_error(cluster: FakeClust
         running.raise_error()
 
 
-def test_a_retry_comes_while_another_key_keeps_its_worker(cluster: FakeCluster) -> None:
+def test_a_retry_comes_while_another_key_keeps_its_worker(cluster: Cluster) -> None:
     cluster.put(Parent, "slow")
     slow, retried = threading.Event(), threading.Event()
 
@@ -494,7 +496,7 @@ def test_a_retry_comes_while_another_key_keeps_its_worker(cluster: FakeCluster) 
         assert retried.wait(LIMIT / 2)
 
 
-def test_the_state_of_each_watch_is_seen_on_the_controller(cluster: FakeCluster) -> None:
+def test_the_state_of_each_watch_is_seen_on_the_controller(cluster: Cluster) -> None:
     cluster.failing.add(Child.api_resource)
     with Controller(cluster.api(Parent)).owns(cluster.api(Child)).start(Calls()) as running:
         running.store.wait_until_ready(LIMIT)
@@ -516,7 +518,7 @@ def test_the_state_of_each_watch_is_seen_on_the_controller(cluster: FakeCluster)
 def test_while_a_watch_is_missing_nothing_runs_and_a_warning_names_it_every_30_seconds(
         caplog: pytest.LogCaptureFixture) -> None:
     clock = SimClock()
-    cluster = FakeCluster(clock, blocking=True)
+    cluster = Cluster(clock, blocking=True)
     cluster.failing.add(Child.api_resource)
     cluster.put(Parent, "a")
     calls = Calls()
@@ -542,7 +544,7 @@ def test_while_a_watch_is_missing_nothing_runs_and_a_warning_names_it_every_30_s
 
 def test_a_sync_timeout_ends_the_controller_with_an_error_that_names_the_kind() -> None:
     clock = SimClock()
-    cluster = FakeCluster(clock, blocking=True)
+    cluster = Cluster(clock, blocking=True)
     cluster.failing.add(Child.api_resource)
     running = Controller(cluster.api(Parent)).sync_timeout(10).owns(cluster.api(Child)).start(Calls())
     until = time.monotonic() + LIMIT
@@ -561,7 +563,7 @@ def test_a_sync_timeout_ends_the_controller_with_an_error_that_names_the_kind() 
         running.raise_error()
 
 
-def test_waiting_for_readiness_in_vain_raises_with_the_reason(cluster: FakeCluster) -> None:
+def test_waiting_for_readiness_in_vain_raises_with_the_reason(cluster: Cluster) -> None:
     cluster.failing.add(Parent.api_resource)
     running = Controller(cluster.api(Parent)).start(Calls())
     with pytest.raises(SyncTimeoutError, match=r"not ready after 0.01 s: parents"):
@@ -573,7 +575,7 @@ def test_waiting_for_readiness_in_vain_raises_with_the_reason(cluster: FakeClust
 
 # The end
 
-def test_stopping_waits_for_runs_in_progress_and_drops_what_is_scheduled(cluster: FakeCluster) -> None:
+def test_stopping_waits_for_runs_in_progress_and_drops_what_is_scheduled(cluster: Cluster) -> None:
     for name in "abc":
         cluster.put(Parent, name)
     begun, release, ended = threading.Event(), threading.Event(), []
@@ -595,7 +597,7 @@ def test_stopping_waits_for_runs_in_progress_and_drops_what_is_scheduled(cluster
 
 def test_a_run_that_heeds_the_stop_token_is_not_stuck_and_knows_its_deadline() -> None:
     clock = SimClock()
-    cluster = FakeCluster(clock, blocking=True)
+    cluster = Cluster(clock, blocking=True)
     cluster.put(Parent, "a")
     begun, deadlines = threading.Event(), []
 
@@ -612,7 +614,7 @@ def test_a_run_that_heeds_the_stop_token_is_not_stuck_and_knows_its_deadline() -
 
 
 def test_a_reconciler_that_never_returns_is_named_by_key_and_stack_and_returned(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "stuck")
     begun, release = threading.Event(), threading.Event()
 
@@ -633,7 +635,7 @@ def test_a_reconciler_that_never_returns_is_named_by_key_and_stack_and_returned(
 
 
 def test_threads_get_a_moment_to_end_however_short_the_grace(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     begun, awaited = threading.Event(), threading.Event()
     sources: list[threading.Thread] = []
 
@@ -659,7 +661,7 @@ def test_threads_get_a_moment_to_end_however_short_the_grace(
     assert "does not end" not in caplog.text
 
 
-def test_a_stop_from_inside_a_reconciler_begins_the_end_and_does_not_wait_for_itself(cluster: FakeCluster) -> None:
+def test_a_stop_from_inside_a_reconciler_begins_the_end_and_does_not_wait_for_itself(cluster: Cluster) -> None:
     cluster.put(Parent, "a")
     holder: list[Running[Parent]] = []
     ready, answers = threading.Event(), []
@@ -676,7 +678,7 @@ def test_a_stop_from_inside_a_reconciler_begins_the_end_and_does_not_wait_for_it
     assert answers == [[]]
 
 
-def test_stopping_right_after_starting_twice_and_before_the_first_list(cluster: FakeCluster) -> None:
+def test_stopping_right_after_starting_twice_and_before_the_first_list(cluster: Cluster) -> None:
     cluster.failing.add(Parent.api_resource)
     controller = Controller(cluster.api(Parent))
     for _ in range(3):
@@ -685,7 +687,7 @@ def test_stopping_right_after_starting_twice_and_before_the_first_list(cluster: 
         assert running.stop() == []
 
 
-def test_a_controller_that_was_stopped_can_be_started_again(cluster: FakeCluster) -> None:
+def test_a_controller_that_was_stopped_can_be_started_again(cluster: Cluster) -> None:
     cluster.put(Parent, "a", 1)
     calls = Calls()
     controller = Controller(cluster.api(Parent))
@@ -695,7 +697,7 @@ def test_a_controller_that_was_stopped_can_be_started_again(cluster: FakeCluster
 
 
 def test_a_thread_of_the_library_that_dies_ends_the_controller_and_says_so(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     running = Controller(cluster.api(Parent)).start(Calls())
     running.wait_until_ready(LIMIT)
     monkeypatch.setattr(running._assembly.runner._queue, "trigger_all", lambda *_, **__: 1 / 0)
@@ -709,7 +711,7 @@ def test_a_thread_of_the_library_that_dies_ends_the_controller_and_says_so(
 
 
 def test_a_defect_in_a_worker_ends_the_controller_and_run_raises_it(
-        cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubectl_runtime.runtime.reconcile.invoker.enter_scope", lambda *_: 1 / 0)
     cluster.put(Parent, "a")
     with pytest.raises(ControllerError, match="division by zero"):
@@ -718,7 +720,7 @@ def test_a_defect_in_a_worker_ends_the_controller_and_run_raises_it(
 
 @pytest.mark.parametrize("error", [MemoryError, SystemExit])
 def test_a_worker_that_has_no_memory_goes_on_and_what_it_held_runs(
-        cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+        cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
         error: type[BaseException]) -> None:
     left = [error()] * 3
 
@@ -742,7 +744,7 @@ def test_a_worker_that_has_no_memory_goes_on_and_what_it_held_runs(
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, MemoryError])
 def test_exceptions_that_are_set_in_all_idle_workers_from_outside_cost_nothing(
-        cluster: FakeCluster, error: type[BaseException]) -> None:
+        cluster: Cluster, error: type[BaseException]) -> None:
     cluster.put(Parent, "a", 1)
     calls = Calls()
     with Controller(cluster.api(Parent), concurrency=3).start(calls) as running:
@@ -760,20 +762,20 @@ def test_exceptions_that_are_set_in_all_idle_workers_from_outside_cost_nothing(
     assert not any(thread.is_alive() for thread in workers)
 
 
-def test_threads_are_watches_workers_and_named_helpers_and_each_says_what_it_does(cluster: FakeCluster) -> None:
+def test_threads_are_watches_workers_and_named_helpers_and_each_says_what_it_does(cluster: Cluster) -> None:
     before = set(threading.enumerate())
-    controller = Controller(cluster.api(Parent), concurrency=2,
+    controller = Controller(cluster.api(Parent), concurrency=12,
                             name="mine").owns(cluster.api(Child)).reconcile_on(queue.Queue())
     with controller.start(Calls()) as running:
         running.wait_until_ready(LIMIT)
         names = sorted(thread.name for thread in set(threading.enumerate()) - before)
-    assert names == ["mine dispatcher", "mine trigger source 1", "mine worker 1", "mine worker 2",
-                     "watch children.test.example", "watch parents.test.example"]
-    assert cluster.client.grown == 2
+    assert names == sorted(["mine dispatcher", "mine trigger source 1", *(f"mine worker {n}" for n in range(1, 13)),
+                            "watch children.test.example", "watch parents.test.example"])
+    assert cluster.client._carriers.rules.connections == connections_for(12)
 
 
 def test_off_the_main_thread_signals_are_not_installed_and_run_works(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a", 1)
     calls = Calls()
     stop = StopToken()
@@ -787,7 +789,7 @@ def test_off_the_main_thread_signals_are_not_installed_and_run_works(
     assert "shutdown_on_signal has no effect in thread 'not main'" in caplog.text
 
 
-def test_the_contexts_logger_names_object_and_run(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_contexts_logger_names_object_and_run(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     cluster.put(Parent, "a", 1)
 
     def answer(obj: Parent, ctx: Context[Any]) -> Action:

@@ -24,7 +24,7 @@ from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, Subscriber
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 from tests.thoroughness import examples
 
 NAMES = ("a", "b", "c", "d")
@@ -46,7 +46,7 @@ class Story:
 
     def __init__(self, seed: int, *, failures: float = 0.2, concurrency: int = 3, debounce: float = 0.0) -> None:
         self.sim = Simulation(seed)
-        self.cluster = FakeCluster(self.sim.clock)
+        self.cluster = Cluster(self.sim.clock)
         self.failures = failures
         self.runs: Counter[str] = Counter()
         self.active: list[str] = []
@@ -187,7 +187,7 @@ def test_a_failing_key_backs_off_alone_and_its_own_writes_do_not_hurry_it(seed: 
     """Invariant 6: delays double; only a foreign change comes before; the healthy key is served at once all the while.
     """
     sim = Simulation(seed)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     times: list[tuple[float, int, float]] = []
     healthy: list[float] = []
     left = failures
@@ -231,7 +231,7 @@ def test_a_failing_key_backs_off_alone_and_its_own_writes_do_not_hurry_it(seed: 
 def test_debounced_triggers_become_few_runs_and_none_later_than_the_longest_wait(seed: int, gaps: list[int]) -> None:
     """Invariant 3, through the whole controller: debounce 2 s, at most 6 s."""
     sim = Simulation(seed)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     seen: list[tuple[float, int]] = []
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
@@ -258,7 +258,7 @@ def test_debounced_triggers_become_few_runs_and_none_later_than_the_longest_wait
 def test_a_failing_watch_backs_off_alone(seed: int, outages: int) -> None:
     """Invariant 6: while children cannot be watched, parents still lead to runs."""
     sim = Simulation(seed)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     seen: list[int] = []
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:

@@ -37,7 +37,7 @@ from kubectl_runtime.testing.clock import SimClock
 from tests.client.wire_server import Peer, WireServer, config_map
 from tests.runtime.controller.stop_phases import PHASES, measure
 from tests.runtime.controller.told_to_stop import stop_when_told
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 from tests.thoroughness import examples
 
 LIMIT = 20.0
@@ -46,8 +46,8 @@ AT_ONCE = 0.2
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster(blocking=True)
+def cluster() -> Cluster:
+    return Cluster(blocking=True)
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def clock() -> SimClock:
 
 
 @pytest.fixture
-def still(clock: SimClock) -> FakeCluster:
+def still(clock: SimClock) -> Cluster:
     """For a controller whose time passes only when a test moves the clock."""
-    return FakeCluster(clock, blocking=True)
+    return Cluster(clock, blocking=True)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def handler() -> Iterator[logging.Handler]:
     library.setLevel(level)
 
 
-def in_a_run(cluster: FakeCluster, body: Callable[[Context[Any]], Any]) -> tuple[Running[Parent], threading.Event]:
+def in_a_run(cluster: Cluster, body: Callable[[Context[Any]], Any]) -> tuple[Running[Parent], threading.Event]:
     """A controller of which one run is in `body`."""
     begun = threading.Event()
 
@@ -104,7 +104,7 @@ def test_the_default_grace_leaves_a_pod_time_to_end_its_process() -> None:
 
 # What is said
 
-def test_timers_are_no_work_that_is_dropped(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_timers_are_no_work_that_is_dropped(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     ran: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -122,7 +122,7 @@ def test_timers_are_no_work_that_is_dropped(cluster: FakeCluster, caplog: pytest
 
 
 def test_due_runs_that_are_dropped_are_counted_and_runs_that_are_waited_for_are_named(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     begun, end = threading.Event(), threading.Event()
 
@@ -158,7 +158,7 @@ def test_a_source_that_blocks_is_left_by_name_and_is_no_error(caplog: pytest.Log
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
-def test_a_log_handler_that_blocks_does_not_hold_up_a_stop(cluster: FakeCluster, handler: logging.Handler) -> None:
+def test_a_log_handler_that_blocks_does_not_hold_up_a_stop(cluster: Cluster, handler: logging.Handler) -> None:
     running = Controller(cluster.api(Parent)).start(lambda obj, ctx: Action.await_change())
     running.wait_until_ready(LIMIT)
     release, held = threading.Event(), threading.Event()
@@ -216,7 +216,7 @@ class ThreadThatEndsWhenJoined(threading.Thread):
 
 
 def test_a_thread_of_the_library_is_joined_also_when_a_run_has_used_up_the_grace(
-        cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+        cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """What a stuck run leaves of the grace is nothing; the others need their milliseconds all the same."""
     release = threading.Event()
     running, _ = in_a_run(cluster, lambda ctx: release.wait(LIMIT))
@@ -234,7 +234,7 @@ def test_a_thread_of_the_library_is_joined_also_when_a_run_has_used_up_the_grace
 
 # What begins it
 
-def test_a_client_that_is_closed_under_a_controller_ends_it_with_the_reason(cluster: FakeCluster) -> None:
+def test_a_client_that_is_closed_under_a_controller_ends_it_with_the_reason(cluster: Cluster) -> None:
     running = Controller(cluster.api(Parent)).start(lambda obj, ctx: Action.await_change())
     running.wait_until_ready(LIMIT)
     cluster.client.close()
@@ -244,14 +244,14 @@ def test_a_client_that_is_closed_under_a_controller_ends_it_with_the_reason(clus
         running.raise_error()
 
 
-def test_a_client_that_is_closed_after_the_stop_is_no_error(cluster: FakeCluster) -> None:
+def test_a_client_that_is_closed_after_the_stop_is_no_error(cluster: Cluster) -> None:
     with Controller(cluster.api(Parent)).start(lambda obj, ctx: Action.await_change()) as running:
         running.wait_until_ready(LIMIT)
     cluster.client.close()
     assert running.error is None
 
 
-def test_an_observer_may_stop_the_controller_whose_end_it_observes(cluster: FakeCluster) -> None:
+def test_an_observer_may_stop_the_controller_whose_end_it_observes(cluster: Cluster) -> None:
     """The end's own thread calls it, and cannot wait for itself."""
     stopped: list[Any] = []
 
@@ -267,7 +267,7 @@ def test_an_observer_may_stop_the_controller_whose_end_it_observes(cluster: Fake
     assert running.has_ended
 
 
-def test_an_end_that_begins_inside_comes_to_its_end_without_anybody(cluster: FakeCluster) -> None:
+def test_an_end_that_begins_inside_comes_to_its_end_without_anybody(cluster: Cluster) -> None:
     holder: queue.SimpleQueue[Running[Parent]] = queue.SimpleQueue()
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
@@ -285,7 +285,7 @@ def test_an_end_that_begins_inside_comes_to_its_end_without_anybody(cluster: Fak
     controller.start(lambda obj, ctx: Action.await_change()).stop()
 
 
-def test_stops_from_several_threads_at_once_agree(cluster: FakeCluster) -> None:
+def test_stops_from_several_threads_at_once_agree(cluster: Cluster) -> None:
     release = threading.Event()
     running, _ = in_a_run(cluster, lambda ctx: release.wait(LIMIT))
     answers: list[list[str]] = []
@@ -301,7 +301,7 @@ def test_stops_from_several_threads_at_once_agree(cluster: FakeCluster) -> None:
 
 # What is broken off
 
-def test_calls_of_a_run_see_the_end_of_the_grace_and_calls_outside_do_not(cluster: FakeCluster) -> None:
+def test_calls_of_a_run_see_the_end_of_the_grace_and_calls_outside_do_not(cluster: Cluster) -> None:
     scopes: list[Any] = []
     running, _ = in_a_run(cluster, lambda ctx: scopes.append((current_scope(), ctx.stop)))
     running.stop()
@@ -311,7 +311,7 @@ def test_calls_of_a_run_see_the_end_of_the_grace_and_calls_outside_do_not(cluste
 
 
 def test_a_read_that_is_never_answered_ends_with_the_grace_and_is_not_stuck(
-        still: FakeCluster, clock: SimClock, caplog: pytest.LogCaptureFixture) -> None:
+        still: Cluster, clock: SimClock, caplog: pytest.LogCaptureFixture) -> None:
     asked = threading.Event()
 
     def serve(peer: Peer) -> None:
@@ -326,7 +326,7 @@ def test_a_read_that_is_never_answered_ends_with_the_grace_and_is_not_stuck(
     assert "ended by the shutdown: ConnectionFailed: get configmaps default/a: given up" in caplog.text
 
 
-def test_a_wait_between_attempts_ends_with_the_grace(still: FakeCluster, clock: SimClock) -> None:
+def test_a_wait_between_attempts_ends_with_the_grace(still: Cluster, clock: SimClock) -> None:
     answered = threading.Event()
 
     def serve(peer: Peer) -> None:
@@ -340,7 +340,7 @@ def test_a_wait_between_attempts_ends_with_the_grace(still: FakeCluster, clock: 
         assert stop_when_told(running, clock) == []
 
 
-def test_the_librarys_own_waits_in_a_run_end_with_the_grace(still: FakeCluster, clock: SimClock) -> None:
+def test_the_librarys_own_waits_in_a_run_end_with_the_grace(still: Cluster, clock: SimClock) -> None:
     ended: list[str] = []
 
     def wait(ctx: Context[Any]) -> None:
@@ -378,7 +378,7 @@ STREAMS: dict[str, Callable[[Api[ConfigMap]], Iterator[Any]]] = {
 @pytest.mark.parametrize("answers", [True, False], ids=["an open watch", "a server that refuses"])
 @pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())
 def test_a_stream_that_a_run_reads_ends_with_the_grace(
-        stream: Callable[[Api[ConfigMap]], Iterator[Any]], answers: bool, still: FakeCluster, clock: SimClock) -> None:
+        stream: Callable[[Api[ConfigMap]], Iterator[Any]], answers: bool, still: Cluster, clock: SimClock) -> None:
     read = threading.Event()
 
     def follow(ctx: Context[Any]) -> None:
@@ -416,7 +416,7 @@ def _await(pods: Api[Pod]) -> None:
 
 @pytest.mark.parametrize("read", [_follow, _read, _await])
 def test_what_a_run_reads_of_a_pod_ends_with_the_grace(
-        read: Callable[[Api[Pod]], None], still: FakeCluster, clock: SimClock) -> None:
+        read: Callable[[Api[Pod]], None], still: Cluster, clock: SimClock) -> None:
     reading, end = threading.Event(), threading.Event()
 
     def sleeping(_call: Any) -> int:
@@ -437,7 +437,7 @@ def test_what_a_run_reads_of_a_pod_ends_with_the_grace(
         end.set()
 
 
-def test_a_stream_outside_of_runs_knows_nothing_of_their_end(cluster: FakeCluster) -> None:
+def test_a_stream_outside_of_runs_knows_nothing_of_their_end(cluster: Cluster) -> None:
     """Made in a run, pulled by a thread of the program's own."""
     streams: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with ApiServer() as server, server.client() as client:
@@ -451,7 +451,7 @@ def test_a_stream_outside_of_runs_knows_nothing_of_their_end(cluster: FakeCluste
 
 
 def test_a_write_that_is_never_answered_ends_too_and_says_that_nothing_is_known(
-        still: FakeCluster, clock: SimClock, caplog: pytest.LogCaptureFixture) -> None:
+        still: Cluster, clock: SimClock, caplog: pytest.LogCaptureFixture) -> None:
     asked = threading.Event()
 
     def serve(peer: Peer) -> None:
@@ -467,7 +467,7 @@ def test_a_write_that_is_never_answered_ends_too_and_says_that_nothing_is_known(
     assert "whether the server has carried it out is not known" in caplog.text
 
 
-def test_no_stop_breaks_a_write_within_its_grace(cluster: FakeCluster) -> None:
+def test_no_stop_breaks_a_write_within_its_grace(cluster: Cluster) -> None:
     """The controller's own list is in flight when the stop begins, and what ends it is held up; meanwhile a run's write
     goes out on the connection which the list has given back."""
     stopping, posted, go_on = threading.Event(), threading.Event(), threading.Event()
@@ -550,7 +550,7 @@ def test_no_wait_in_the_main_thread_is_without_a_look_at_signals() -> None:
 
 
 def test_a_signal_that_comes_just_before_the_wait_for_it_is_heard(
-        cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python notes a signal and runs its handler between two instructions; one that comes after the last of them lets
     the wait begin, which must therefore not be endless."""
     running = Controller(cluster.api(Parent)).start(lambda obj, ctx: Action.await_change())

@@ -15,9 +15,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.observer import METHODS
 from kubectl_runtime.core.meta.gvk import ObjectRef
-from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
@@ -26,7 +24,7 @@ from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from tests.core.recording_observer import RecordingObserver
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 EXACT = KeyBackoff(initial=1, jitter=0)
 WATCH_EXACT = WatchBackoff(jitter=False)
@@ -42,7 +40,7 @@ class Rig:
 
     def __init__(self, seed: int = 0, observer: RecordingObserver | None = None) -> None:
         self.sim = Simulation(seed)
-        self.cluster = FakeCluster(self.sim.clock)
+        self.cluster = Cluster(self.sim.clock)
         self.observer = observer or RecordingObserver()
 
     def start(self, reconcile: Callable[[Parent, Context[Any]], Action] = satisfied,
@@ -114,20 +112,15 @@ def test_failures_of_a_watch_are_told_with_their_number_and_the_wait_and_lists_m
     assert [phase for phase, _ in phases[3:]] == ["waiting", "watching"]
 
 
-def test_how_long_a_list_took_counts_from_its_first_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_long_a_list_took_counts_from_its_first_request() -> None:
     rig = Rig()
-    api = rig.cluster.api(Parent)
-    inner = api.list_page
-
-    def slow(params: ListParams, **options: Any) -> Any:
-        rig.sim.clock.advance(2)
-        meta, records = inner(params, **options)
-        return (meta, records) if params.continue_token else (ListMeta(continue_token="more"), [])
-
-    monkeypatch.setattr(api, "list_page", slow)
-    rig.sim.start(Controller(api, observer=rig.observer), satisfied)
+    rig.cluster.put(Parent, "a")
+    rig.cluster.put(Parent, "b")
+    rig.cluster.on_request = lambda _: rig.sim.clock.advance(2)
+    rig.sim.start(Controller(rig.cluster.api(Parent), watch=WatcherConfig(page_size=1), observer=rig.observer),
+                  satisfied)
     rig.sim.settle()
-    assert rig.observer.of("list_completed") == [(PARENTS, 0, 0, 4.0)]  # two pages
+    assert rig.observer.of("list_completed") == [(PARENTS, 2, 0, 4.0)]  # two pages
 
 
 def test_failures_retries_requeues_and_what_did_not_run_are_told_apart() -> None:

@@ -26,7 +26,7 @@ from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.shared_watches import selection_of
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 OBSERVER = together(Observer())
 POOL = ThreadPoolExecutor(1)
@@ -55,11 +55,11 @@ OF_A_WATCH = {"watch", "modify", "record", "indexes"}
 
 
 def by_api(**options: Any) -> Controller[Parent]:
-    return Controller(FakeCluster().api(Parent), **options)
+    return Controller(Cluster().api(Parent), **options)
 
 
 def by_stream(**options: Any) -> Controller[Parent]:
-    cluster = FakeCluster()
+    cluster = Cluster()
     parents, writer = store(Parent)
     return Controller.for_stream(reflector(writer, []), parents, client=cluster.client, **options)
 
@@ -115,14 +115,14 @@ def test_a_name_that_is_no_option_is_refused(make: Callable[..., object], name: 
 
 @pytest.mark.parametrize("own", [None, WatchBackoff(maximum=5)])
 def test_the_backoff_of_the_main_watch_is_that_of_the_others_unless_they_have_one(own: WatchBackoff | None) -> None:
-    cluster = FakeCluster()
+    cluster = Cluster()
     controller = Controller(cluster.api(Parent), watch=WatcherConfig(backoff=RULE))
     controller.owns(cluster.api(Child), watch=WatcherConfig(backoff=own)).watches(cluster.api(Child), lambda obj: None)
     assert [plan.config.failure_backoff for plan in controller.plan().related] == [own or RULE, RULE]
 
 
 def test_watches_are_the_same_only_with_the_same_backoff() -> None:
-    api = FakeCluster().api(Parent)
+    api = Cluster().api(Parent)
     default, said, other = (selection_of(api, WatcherConfig(backoff=rule))
                             for rule in (None, WatchBackoff(), WatchBackoff(maximum=60)))
     assert default == said != other
@@ -190,7 +190,7 @@ def test_ready_is_the_type_of_a_condition(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [["app"], {"app": 3}, {5: len}, {"app": lambda: None}, "app"])
 def test_indexes_are_functions_by_name_wherever_a_watch_is_declared(wrong: Any) -> None:
-    cluster = FakeCluster()
+    cluster = Cluster()
     for declare in (lambda: by_api(indexes=wrong), lambda: by_api().owns(cluster.api(Child), indexes=wrong),
                     lambda: by_api().watches(cluster.api(Child), lambda obj: None, indexes=wrong)):
         with pytest.raises(RequestError, match="index"):

@@ -13,7 +13,7 @@ from kubectl_runtime.runtime.controller.housekeeping import LOOK_EVERY, MANY, WI
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 
 class Looks:
@@ -94,7 +94,7 @@ def test_the_end_is_told_within_a_second_also_where_nothing_is_retried(
         policy: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kubectl_runtime.controller")
     simulation = Simulation(3)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     for number in range(40):
         cluster.put(Parent, f"p-{number}")
     down = [True]

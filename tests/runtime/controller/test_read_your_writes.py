@@ -30,7 +30,7 @@ from kubectl_runtime.runtime.triggers.shared_watches import SharedWatches
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import ListSemantic, WatcherConfig
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 from tests.thoroughness import examples
 
 FOREVER = Action.await_change()
@@ -234,7 +234,7 @@ def test_an_owner_runs_each_time_its_child_was_made_and_deleted_inside_a_gap_of_
     """The watch of children is down while a run makes a child and somebody else deletes it, so that
     no list ever shows it."""
     sim = Simulation(3)
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     runs, wanted = 0, False
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:

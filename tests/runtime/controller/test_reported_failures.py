@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError
 from kubectl_runtime.runtime.controller.plan import ControllerError
@@ -23,7 +23,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.controller.told_to_stop import stop_when_told
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 LIMIT = 20.0
 
@@ -36,7 +36,7 @@ class World:
     def __init__(self, answer: Answer, *, policy: Any = None, run_timeout: float | None = None, **options: Any) -> None:
         self.simulation = Simulation(5)
         self.clock = self.simulation.clock
-        self.cluster = FakeCluster(self.clock)
+        self.cluster = Cluster(self.clock)
         self.runs: list[tuple[str, float]] = []
 
         def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
@@ -87,7 +87,7 @@ def test_the_next_result_replaces_the_timer_of_the_run_before() -> None:
 
 
 def test_three_triggers_during_a_run_are_one_run_after_it_and_others_run_meanwhile() -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     cluster.put(Parent, "slow")
     begun, go_on, other = queue.SimpleQueue[str](), threading.Event(), threading.Event()
     at_once: Counter[str] = Counter()
@@ -156,7 +156,7 @@ def test_a_key_is_free_again_after_a_run_that_raised_anything_while_its_object_w
 
 
 def test_one_slow_object_blocks_neither_the_others_nor_the_watch() -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     cluster.put(Parent, "slow")
     begun, release, ran = threading.Event(), threading.Event(), queue.SimpleQueue[str]()
 
@@ -221,7 +221,7 @@ def test_an_object_that_is_made_anew_after_failures_begins_with_the_shortest_wai
 
 def test_an_owner_reference_to_a_namesake_that_is_gone_runs_once_for_nothing_and_adopts_nobody() -> None:
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     uids: list[str] = []
     cluster.put(Parent, "a")
     controller = Controller(cluster.api(Parent)).owns(cluster.api(Child))
@@ -238,7 +238,7 @@ def test_an_owner_reference_to_a_namesake_that_is_gone_runs_once_for_nothing_and
 # The start
 
 def test_two_threads_that_start_one_controller_get_one_life_and_one_refusal() -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     controller = Controller(cluster.api(Parent))
     barrier, results = threading.Barrier(8), queue.SimpleQueue[Any]()
 
@@ -261,17 +261,17 @@ def test_two_threads_that_start_one_controller_get_one_life_and_one_refusal() ->
 
 def test_a_watch_whose_request_is_never_answered_ends_the_start_with_a_timeout_that_names_it() -> None:
     clock = SimClock()
-    cluster = FakeCluster(clock, blocking=True)
+    cluster = Cluster(clock, blocking=True)
     asked, release = threading.Event(), threading.Event()
-    api = cluster.api(Child)
 
-    def list_page(*_: Any, **__: Any) -> Any:
-        asked.set()
-        release.wait(LIMIT)
-        raise TimeoutError
+    def hold(resource: ApiResource) -> None:
+        if resource is Child.api_resource:
+            asked.set()
+            release.wait(LIMIT)
+            raise TimeoutError
 
-    api.list_page = list_page  # type: ignore[method-assign]
-    running = Controller(cluster.api(Parent)).sync_timeout(10).owns(api).start(do_nothing)
+    cluster.on_request = hold
+    running = Controller(cluster.api(Parent)).sync_timeout(10).owns(cluster.api(Child)).start(do_nothing)
     assert asked.wait(LIMIT)
     for _ in range(60):
         if running._shutdown.draining.is_set():
@@ -287,7 +287,7 @@ def test_a_watch_whose_request_is_never_answered_ends_the_start_with_a_timeout_t
 
 
 def test_a_stop_before_the_stores_are_complete_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     cluster.failing.add(Child.api_resource)
     with Controller(cluster.api(Parent)).sync_timeout(60).owns(cluster.api(Child)).start(do_nothing) as running:
         pass
@@ -296,7 +296,7 @@ def test_a_stop_before_the_stores_are_complete_is_no_error(caplog: pytest.LogCap
 
 
 def test_a_trigger_wakes_a_controller_that_has_nothing_to_do() -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     cluster.put(Parent, "a")
     ran: queue.SimpleQueue[str] = queue.SimpleQueue()
     controller = Controller(cluster.api(Parent))
@@ -331,7 +331,7 @@ def test_only_a_run_that_took_too_long_by_itself_is_called_overdue(caplog: pytes
 def test_a_run_that_the_shutdown_ended_before_its_time_is_not_called_overdue(
         caplog: pytest.LogCaptureFixture) -> None:
     clock = SimClock()
-    cluster = FakeCluster(clock, blocking=True)
+    cluster = Cluster(clock, blocking=True)
     cluster.put(Parent, "a")
     begun = threading.Event()
 
@@ -350,13 +350,13 @@ def test_a_run_that_the_shutdown_ended_before_its_time_is_not_called_overdue(
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
 def test_a_run_timeout_of_nothing_is_refused_since_none_means_none(timeout: float) -> None:
     with pytest.raises(RequestError, match="run_timeout"):
-        Controller(FakeCluster().api(Parent)).run_timeout(timeout)
+        Controller(Cluster().api(Parent)).run_timeout(timeout)
 
 
 # The end
 
 def test_a_stop_begins_no_run_drops_the_queue_waits_for_what_ends_and_tells_the_rest_to_stop() -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     for number in range(100):
         cluster.put(Parent, f"p-{number:03}")
     begun, told = queue.SimpleQueue[str](), threading.Event()
@@ -385,7 +385,7 @@ def test_a_stop_begins_no_run_drops_the_queue_waits_for_what_ends_and_tells_the_
 
 
 def test_a_second_stop_with_less_patience_cuts_the_first_one_short() -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     cluster.put(Parent, "a")
     begun, release = threading.Event(), threading.Event()
 
@@ -410,7 +410,7 @@ def test_a_second_stop_with_less_patience_cuts_the_first_one_short() -> None:
 
 
 def test_a_controller_that_is_stopped_and_started_again_runs_everything_anew_each_time() -> None:
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     for name in "abc":
         cluster.put(Parent, name)
     ran: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -17,7 +17,7 @@ from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Run
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 LIMIT = 20
 
@@ -95,7 +95,7 @@ def test_without_a_limit_a_run_obeys_the_shutdown_alone() -> None:
 
 @pytest.mark.parametrize("draining", [False, True], ids=["in time", "while the controller drains"])
 def test_a_wait_of_the_library_inside_a_run_ends_at_its_time(draining: bool) -> None:
-    cluster, waited, begun = FakeCluster(blocking=True), [], threading.Event()
+    cluster, waited, begun = Cluster(blocking=True), [], threading.Event()
     cluster.put(Parent, "a")
 
     def reconcile(obj: Parent, ctx: Context[None]) -> Action:

@@ -22,7 +22,7 @@ from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 LONG = 30.0
 QUICK = WatchBackoff(initial=0.001, maximum=0.001, jitter=False)
@@ -41,7 +41,7 @@ def eventually(done: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def started(cluster: FakeCluster, reconcile: Any = satisfied, **options: Any) -> Iterator[Running[Parent]]:
+def started(cluster: Cluster, reconcile: Any = satisfied, **options: Any) -> Iterator[Running[Parent]]:
     controller = Controller(cluster.api(Parent), name="c", watch=WatcherConfig(backoff=QUICK), **options)
     running = controller.owns(cluster.api(Child)).start(reconcile)
     try:
@@ -50,8 +50,8 @@ def started(cluster: FakeCluster, reconcile: Any = satisfied, **options: Any) ->
         running.stop(1)
 
 
-def cluster_on(clock: Clock = SYSTEM_CLOCK) -> FakeCluster:
-    return FakeCluster(clock, blocking=True)
+def cluster_on(clock: Clock = SYSTEM_CLOCK) -> Cluster:
+    return Cluster(clock, blocking=True)
 
 
 def test_it_is_not_ready_before_every_store_is_complete_and_says_which_is_not_and_why() -> None:

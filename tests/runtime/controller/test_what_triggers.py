@@ -38,8 +38,8 @@ from kubectl_runtime.runtime.watch.watcher import watcher
 from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
-from tests.runtime.watch.watch_fakes import Foo
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
+from tests.runtime.watch.scripted_watch import Foo
 
 LIMIT = 20.0
 
@@ -49,7 +49,7 @@ class Story:
 
     def __init__(self) -> None:
         self.sim = Simulation(1)
-        self.cluster = FakeCluster(self.sim.clock)
+        self.cluster = Cluster(self.sim.clock)
         self.ran: list[str] = []
 
     def reconcile(self, obj: Parent, ctx: Context[Any]) -> Action:
@@ -74,8 +74,8 @@ def story() -> Story:
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster(blocking=True)
+def cluster() -> Cluster:
+    return Cluster(blocking=True)
 
 
 class Ran:
@@ -183,7 +183,7 @@ def test_a_mapper_may_look_into_the_store_which_is_there_before_the_start(story:
     assert story.after() == ["b", "c"]
 
 
-def test_the_store_is_the_same_in_each_life_and_empty_at_its_beginning(cluster: FakeCluster) -> None:
+def test_the_store_is_the_same_in_each_life_and_empty_at_its_beginning(cluster: Cluster) -> None:
     cluster.put(Parent, "a")
     controller = Controller(cluster.api(Parent))
     parents = controller.store
@@ -354,7 +354,7 @@ def test_modify_changes_what_is_stored_and_strips_managed_fields() -> None:
 
 # Streams of one's own
 
-def test_the_chain_of_a_watcher_a_reflector_flattened_and_filtered_drives_a_controller(cluster: FakeCluster) -> None:
+def test_the_chain_of_a_watcher_a_reflector_flattened_and_filtered_drives_a_controller(cluster: Cluster) -> None:
     cluster.put(Parent, "a", 1)
     parents, writer = store(Parent)
     stop = StopToken()
@@ -371,7 +371,7 @@ def test_the_chain_of_a_watcher_a_reflector_flattened_and_filtered_drives_a_cont
     assert stop.is_set()
 
 
-def test_a_stream_of_objects_without_any_is_ready_when_its_store_is(cluster: FakeCluster) -> None:
+def test_a_stream_of_objects_without_any_is_ready_when_its_store_is(cluster: Cluster) -> None:
     parents, writer = store(Parent)
     stop = StopToken()
     stream = applied_objects(reflector(writer, watcher(cluster.api(Parent), stop=stop)))
@@ -379,7 +379,7 @@ def test_a_stream_of_objects_without_any_is_ready_when_its_store_is(cluster: Fak
         running.wait_until_ready(LIMIT)
 
 
-def test_an_object_of_a_stream_that_is_not_in_the_store_any_more_counts_as_deleted(cluster: FakeCluster) -> None:
+def test_an_object_of_a_stream_that_is_not_in_the_store_any_more_counts_as_deleted(cluster: Cluster) -> None:
     a = Parent.from_record(cluster.put(Parent, "a"))
     writer = StoreWriter(Parent.api_resource, reader_of(Parent))
     end = StopToken()
@@ -395,7 +395,7 @@ def test_an_object_of_a_stream_that_is_not_in_the_store_any_more_counts_as_delet
     assert ran.names.empty()
 
 
-def test_a_stream_takes_a_predicate_a_resync_and_a_function_for_what_is_gone(cluster: FakeCluster) -> None:
+def test_a_stream_takes_a_predicate_a_resync_and_a_function_for_what_is_gone(cluster: Cluster) -> None:
     a, old = (Parent.from_record(cluster.put(Parent, name)) for name in ("a", "old"))
     writer = StoreWriter(Parent.api_resource, reader_of(Parent))
     end = StopToken()
@@ -414,7 +414,7 @@ def test_a_stream_takes_a_predicate_a_resync_and_a_function_for_what_is_gone(clu
 
 
 @pytest.mark.parametrize("events", [[INIT, INIT_DONE], [INIT_DONE]])
-def test_a_stream_without_a_reflector_ends_the_controller_and_says_what_is_missing(cluster: FakeCluster,
+def test_a_stream_without_a_reflector_ends_the_controller_and_says_what_is_missing(cluster: Cluster,
                                                                                    events: list[Any]) -> None:
     parents, _ = store(Parent)
     controller = Controller.for_stream(iter(events), parents, client=cluster.client)
@@ -423,7 +423,7 @@ def test_a_stream_without_a_reflector_ends_the_controller_and_says_what_is_missi
 
 
 @pytest.mark.parametrize("flatten", [applied_objects, touched_objects])
-def test_a_stream_of_objects_without_a_reflector_ends_it_as_well(cluster: FakeCluster, flatten: Any) -> None:
+def test_a_stream_of_objects_without_a_reflector_ends_it_as_well(cluster: Cluster, flatten: Any) -> None:
     cluster.put(Parent, "a")
     parents, _ = store(Parent)
     stop = StopToken()
@@ -433,7 +433,7 @@ def test_a_stream_of_objects_without_a_reflector_ends_it_as_well(cluster: FakeCl
 
 
 @pytest.mark.parametrize("flat", [False, True], ids=["events", "objects"])
-def test_streams_of_owned_and_of_related_objects_trigger_as_watches_do(cluster: FakeCluster, flat: bool) -> None:
+def test_streams_of_owned_and_of_related_objects_trigger_as_watches_do(cluster: Cluster, flat: bool) -> None:
     for name in ("owner", "related"):
         cluster.put(Parent, name)
     stops = StopToken(), StopToken()
@@ -451,13 +451,13 @@ def test_streams_of_owned_and_of_related_objects_trigger_as_watches_do(cluster: 
 
 # While it runs
 
-def test_a_watch_that_is_added_to_a_running_controller_starts(cluster: FakeCluster) -> None:
+def test_a_watch_that_is_added_to_a_running_controller_starts(cluster: Cluster) -> None:
     cluster.put(Parent, "a")
     ran = Ran()
     controller = Controller(cluster.api(Parent))
     with controller.start(ran) as running:
         ran.until("a")
-        controller.owns(cluster.api(Child))
+        controller.owns(cluster.api(Child), whole=True)
         cluster.put(Child, "c", owner="a")
         ran.until("a")
         more: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -469,19 +469,19 @@ def test_a_watch_that_is_added_to_a_running_controller_starts(cluster: FakeClust
         assert running._assembly.store_of(Child).is_ready
 
 
-def test_a_controller_that_runs_cannot_be_started_again_before_its_end(cluster: FakeCluster) -> None:
+def test_a_controller_that_runs_cannot_be_started_again_before_its_end(cluster: Cluster) -> None:
     controller = Controller(cluster.api(Parent))
     with controller.start(Ran()), pytest.raises(RequestError, match="runs already"):
         controller.start(Ran())
     controller.start(Ran()).stop()
 
 
-def test_two_controllers_of_one_name_on_one_client_are_refused(cluster: FakeCluster) -> None:
+def test_two_controllers_of_one_name_on_one_client_are_refused(cluster: Cluster) -> None:
     with Controller(cluster.api(Parent)).start(Ran()):
         with pytest.raises(RequestError, match=r"named 'parent' is running on this client already.*another name="):
             Controller(cluster.api(Parent)).start(Ran())
         Controller(cluster.api(Parent), name="other").start(Ran()).stop()
-        Controller(FakeCluster(blocking=True).api(Parent)).start(Ran()).stop()
+        Controller(Cluster(blocking=True).api(Parent)).start(Ran()).stop()
     Controller(cluster.api(Parent)).start(Ran()).stop()
 
 
@@ -494,7 +494,7 @@ def test_a_name_that_is_taken_on_a_client_is_taken_on_those_that_are_derived_fro
         Controller(Api.namespaced(client, ConfigMap, "default")).start(Ran()).stop()
 
 
-def test_a_watch_that_has_stopped_takes_no_subscriber(cluster: FakeCluster) -> None:
+def test_a_watch_that_has_stopped_takes_no_subscriber(cluster: Cluster) -> None:
     running = Controller(cluster.api(Parent)).start(Ran())
     (watch,) = running._assembly.watches.values()
     running.stop()
@@ -745,25 +745,25 @@ def takes_anything(obj: Parent, ctx: Context[Any]) -> Action:
 
 
 @pytest.mark.parametrize("reconcile", [no_argument, one_argument, three_arguments])
-def test_a_reconciler_of_the_wrong_signature_is_refused(cluster: FakeCluster, reconcile: Any) -> None:
+def test_a_reconciler_of_the_wrong_signature_is_refused(cluster: Cluster, reconcile: Any) -> None:
     with pytest.raises(RequestError, match="cannot be called with 2 arguments, obj and ctx"):
         Controller(cluster.api(Parent)).start(reconcile)
 
 
 @pytest.mark.parametrize("policy", [takes_anything, one_argument, 5])
-def test_an_error_policy_of_the_wrong_signature_is_refused(cluster: FakeCluster, policy: Any) -> None:
+def test_an_error_policy_of_the_wrong_signature_is_refused(cluster: Cluster, policy: Any) -> None:
     with pytest.raises(RequestError, match="error policy"):
         Controller(cluster.api(Parent)).start(takes_anything, error_policy=policy)
 
 
-def test_a_context_that_the_reconciler_needs_and_nobody_gave_is_refused(cluster: FakeCluster) -> None:
+def test_a_context_that_the_reconciler_needs_and_nobody_gave_is_refused(cluster: Cluster) -> None:
     with pytest.raises(RequestError, match=r"needs_data takes a Context\[SimClock\], but no context= was given"):
         Controller(cluster.api(Parent)).start(needs_data)
     Controller(cluster.api(Parent)).start(needs_data, context=SimClock()).stop()
 
 
 @pytest.mark.parametrize("mapper", [None, "x", no_argument, three_arguments])
-def test_what_is_no_mapper_is_refused_when_it_is_given(cluster: FakeCluster, mapper: Any) -> None:
+def test_what_is_no_mapper_is_refused_when_it_is_given(cluster: Cluster, mapper: Any) -> None:
     with pytest.raises(RequestError, match="mapper"):
         Controller(cluster.api(Parent)).watches(cluster.api(Child), mapper)
     with pytest.raises(RequestError, match='on="object" or on="event"'):
@@ -780,7 +780,7 @@ def test_what_raises_in_place_of_a_trigger_is_in_the_controllers_log_with_what_i
         def ref(self) -> ObjectRef:
             raise ValueError("no")
 
-    cluster = FakeCluster(SimClock())
+    cluster = Cluster(SimClock())
     cluster.put(Child, "b")
     controller = Controller(cluster.api(Parent), name="shop").watches(cluster.api(Child), mapper)
     with controller.reconcile_on([Odd()]).start(lambda obj, ctx: Action.await_change()):

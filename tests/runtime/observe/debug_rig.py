@@ -16,7 +16,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 LOCAL = {"REMOTE_ADDR": "127.0.0.1", "HTTP_HOST": "127.0.0.1:8080", "SERVER_PORT": "8080"}
 
@@ -33,7 +33,7 @@ class DebugRig:
 
     def __init__(self, seed: int = 0) -> None:
         self.sim = Simulation(seed)
-        self.cluster = FakeCluster(self.sim.clock)
+        self.cluster = Cluster(self.sim.clock)
         self.seen: list[Inspected] = []
         self.managed: ManagerState | None = None
 

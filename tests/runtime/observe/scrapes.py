@@ -15,7 +15,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 PARENTS = "parents.test.example"
 
@@ -29,7 +29,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.sim = Simulation()
-        self.cluster = FakeCluster(self.sim.clock)
+        self.cluster = Cluster(self.sim.clock)
         self.metrics = Metrics(CollectorRegistry(), clock=self.sim.clock)
 
     def start(self, reconcile: Callable[[Parent, Context[Any]], Action] = satisfied, *, name: str = "c",

@@ -15,8 +15,8 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.observe.debug import MOST_BYTES, DebugState, ManagerState, json_schema
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, TerminalError
-from tests.runtime.fake_cluster import Child, Parent
 from tests.runtime.observe.debug_rig import DebugRig, Seen
+from tests.runtime.scripted_cluster import Child, Parent
 
 SECRET = "the password is tiger"
 

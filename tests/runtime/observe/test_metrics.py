@@ -22,8 +22,8 @@ from kubectl_runtime.runtime.observe.families import RECONCILE_TIME, RUN, WORK_Q
 from kubectl_runtime.runtime.observe.metrics import FAMILIES, Metrics
 from kubectl_runtime.runtime.observe.series import MANY
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
-from tests.runtime.fake_cluster import Parent
 from tests.runtime.observe.scrapes import PARENTS, Rig, families, samples
+from tests.runtime.scripted_cluster import Parent
 
 KEY = ("default", "a")
 

@@ -51,7 +51,7 @@ from kubectl_runtime.runtime.observe.metrics import Metrics
 from kubectl_runtime.runtime.observe.tracing import Tracing, template_of
 from kubectl_runtime.testing.simulation import Simulation
 from tests.inherited_contexts import inherit
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 LIMIT = 20
 SECRET = "the password is tiger"
@@ -82,7 +82,7 @@ def traced() -> Traced:
 
 def simulated(observer: Observer, reconcile: Callable[[Parent, Context[Any]], Action], *names: str) -> Simulation:
     sim = Simulation()
-    cluster = FakeCluster(sim.clock)
+    cluster = Cluster(sim.clock)
     for name in names or ("a",):
         cluster.put(Parent, name)
     sim.start(Controller(cluster.api(Parent), name="shops", observer=observer), reconcile)

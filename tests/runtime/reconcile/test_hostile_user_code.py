@@ -11,7 +11,7 @@ import pytest
 
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 LIMIT = 10.0
 
@@ -52,7 +52,7 @@ class BrokenSource:
 
 
 def test_a_trigger_source_that_fails_does_not_end_the_controller() -> None:
-    cluster, source, seen = FakeCluster(), BrokenSource(), threading.Event()
+    cluster, source, seen = Cluster(), BrokenSource(), threading.Event()
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
         seen.set()
@@ -87,7 +87,7 @@ HOSTILE = {
 @pytest.mark.parametrize("place", ["reconciler", "error policy"])
 def test_nothing_that_user_code_raises_or_returns_ends_the_controller(
         place: str, hostile: Callable[[], Any]) -> None:
-    cluster = FakeCluster()
+    cluster = Cluster()
     bad, good = threading.Event(), threading.Event()
 
     def reconcile(obj: Parent, ctx: Context[Any]) -> Any:
@@ -115,7 +115,7 @@ def test_nothing_that_user_code_raises_or_returns_ends_the_controller(
 
 def test_a_log_handler_that_asks_for_the_stop_itself_does_not_block_it() -> None:
     """Log handlers are user code too: no lock is held while the end is reported."""
-    cluster = FakeCluster()
+    cluster = Cluster()
     controller = Controller(cluster.api(Parent), concurrency=1, name="logged")
     running = controller.start(lambda obj, ctx: Action.await_change())
     answers: list[object] = []

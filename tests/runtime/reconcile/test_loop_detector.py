@@ -22,7 +22,7 @@ from kubectl_runtime.runtime.reconcile.loop_detector import (
 )
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -35,7 +35,7 @@ class World:
 
     def __init__(self) -> None:
         self.simulation = Simulation(9)
-        self.cluster = FakeCluster(self.simulation.clock)
+        self.cluster = Cluster(self.simulation.clock)
         self.cluster.put(Parent, "a")
         self.runs = 0
 
@@ -376,7 +376,7 @@ def test_a_manager_is_at_odds_with_itself_when_each_apply_drops_what_the_one_bef
 
 def test_five_controllers_in_an_hour_of_faults_are_never_named(caplog: pytest.LogCaptureFixture) -> None:
     simulation = Simulation(11)
-    cluster, rng = FakeCluster(simulation.clock), simulation.random
+    cluster, rng = Cluster(simulation.clock), simulation.random
     names = [f"p-{number}" for number in range(5)]
 
     def reconciler(suffix: str, every: int | None) -> Any:

@@ -12,7 +12,7 @@ from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 KEYS = 5000
 
@@ -23,7 +23,7 @@ class Outage:
     def __init__(self, keys: int = KEYS, *, error: BaseException | None = None, **options: Any) -> None:
         self.simulation = Simulation(7)
         self.clock = self.simulation.clock
-        self.cluster = FakeCluster(self.clock)
+        self.cluster = Cluster(self.clock)
         for number in range(keys):
             self.cluster.put(Parent, f"p-{number}", number)
         self.cluster.history.clear()  # all of it is in the list

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.meta.gvk import ObjectRef
@@ -17,7 +16,7 @@ from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler, RunReport, TerminalError
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 ENOUGH = 20
 """Runs after which a loop is one. It has to end, as a simulation goes on until there is nothing to do."""
@@ -33,7 +32,7 @@ class World:
                  **options: Any) -> None:
         self.simulation = Simulation(3)
         self.clock = self.simulation.clock
-        self.cluster = FakeCluster(self.clock)
+        self.cluster = Cluster(self.clock)
         self.reports: list[RunReport] = []
         self.times: list[float] = []
         controller = Controller(self.cluster.api(Parent), backoff=KeyBackoff(jitter=0), **options)
@@ -263,7 +262,7 @@ def test_each_run_is_reported_with_its_result_and_a_callback_that_raises_harms_n
         raise SystemExit("planned")
 
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     cluster.put(Parent, "a")
     seen: list[str] = []
     simulation.start(Controller(cluster.api(Parent)).on_result(raising),
@@ -316,8 +315,7 @@ def test_somebody_else_s_change_is_looked_at_at_once_even_if_a_write_without_eff
             world.put(1)
             mended = world.cluster.objects[Parent.api_resource]["a"]
             sent = json.dumps({"metadata": {"labels": {"state": "failed"}}}).encode()
-            world.cluster.client.writes.tell(Write(mended.ref, "patch", mended.resource_version, mended.uid, mended,
-                                                   sent=sent))
+            world.cluster.answer(Parent, "a", "patch", lambda: mended, sent)
         raise TransportError("planned")
 
     world = World(answer)
@@ -355,9 +353,8 @@ def test_a_webhook_that_puts_the_time_into_each_write_does_not_defeat_the_backof
 
 def test_an_own_deletion_does_not_bring_the_retry_forward() -> None:
     def answer(obj: Parent, ctx: Context[Any]) -> Action:
-        child = world.cluster.put(Child, "c", len(world.reports), owner="a", verb="create")
-        world.cluster.delete(Child, "c")
-        world.cluster.client.writes.tell(Write(child.ref, "delete", "", child.uid))
+        world.cluster.put(Child, "c", len(world.reports), owner="a", verb="create")
+        world.cluster.delete(Child, "c", own=True)
         raise TransportError("planned")
 
     world = World(answer, owns=True)
@@ -507,7 +504,7 @@ def test_what_is_read_of_a_context_that_was_not_given_fails_with_that(context: A
         return Action.requeue(ctx.data.interval)
 
     simulation, reports = Simulation(3), list[RunReport]()
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     cluster.put(Parent, "a")
     simulation.start(Controller(cluster.api(Parent)).on_result(reports.append), answer, context=context)
     simulation.settle()

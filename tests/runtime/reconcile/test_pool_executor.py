@@ -12,7 +12,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.reconcile.runner import check_pool
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 LIMIT = 20
 
@@ -35,8 +35,8 @@ class Counting(ThreadPoolExecutor):
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster(blocking=True)
+def cluster() -> Cluster:
+    return Cluster(blocking=True)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def pool() -> Iterator[Counting]:
 
 
 def test_each_key_is_a_submit_of_its_own_in_the_users_threads_and_the_pool_outlives_the_controller(
-        cluster: FakeCluster, pool: Counting) -> None:
+        cluster: Cluster, pool: Counting) -> None:
     names = {f"p-{number}" for number in range(50)}
     for name in names:
         cluster.put(Parent, name)
@@ -73,7 +73,7 @@ def test_each_key_is_a_submit_of_its_own_in_the_users_threads_and_the_pool_outli
 
 
 def test_what_has_not_begun_is_cancelled_when_the_controller_stops_and_the_stop_does_not_wait_for_the_pool(
-        cluster: FakeCluster) -> None:
+        cluster: Cluster) -> None:
     for number in range(5):
         cluster.put(Parent, f"p-{number}")
     began, go_on = threading.Event(), threading.Event()
@@ -99,7 +99,7 @@ def test_what_has_not_begun_is_cancelled_when_the_controller_stops_and_the_stop_
     assert len(seen) == 1
 
 
-def test_a_pool_that_others_keep_busy_does_not_hold_up_a_stop(cluster: FakeCluster) -> None:
+def test_a_pool_that_others_keep_busy_does_not_hold_up_a_stop(cluster: Cluster) -> None:
     cluster.put(Parent, "a")
     go_on = threading.Event()
     with ThreadPoolExecutor(1) as pool:
@@ -111,7 +111,7 @@ def test_a_pool_that_others_keep_busy_does_not_hold_up_a_stop(cluster: FakeClust
         go_on.set()
 
 
-def test_a_reconciler_in_the_users_thread_may_stop_its_controller(cluster: FakeCluster, pool: Counting) -> None:
+def test_a_reconciler_in_the_users_thread_may_stop_its_controller(cluster: Cluster, pool: Counting) -> None:
     cluster.put(Parent, "a")
     box: list[Any] = []
     ready = threading.Event()
@@ -127,7 +127,7 @@ def test_a_reconciler_in_the_users_thread_may_stop_its_controller(cluster: FakeC
     assert box[0].stop(LIMIT) == []
 
 
-def test_a_pool_that_is_shut_down_under_a_running_controller_ends_it_with_the_reason(cluster: FakeCluster) -> None:
+def test_a_pool_that_is_shut_down_under_a_running_controller_ends_it_with_the_reason(cluster: Cluster) -> None:
     pool = ThreadPoolExecutor(1)
     running = Controller(cluster.api(Parent), executor=pool).start(lambda obj, ctx: Action.await_change())
     running.wait_until_ready(LIMIT)
@@ -139,7 +139,7 @@ def test_a_pool_that_is_shut_down_under_a_running_controller_ends_it_with_the_re
     assert "shutdown" in str(running.error)
 
 
-def test_a_run_that_somebody_else_cancels_ends_the_controller_with_the_reason(cluster: FakeCluster) -> None:
+def test_a_run_that_somebody_else_cancels_ends_the_controller_with_the_reason(cluster: Cluster) -> None:
     go_on = threading.Event()
     pool = ThreadPoolExecutor(1)
     pool.submit(go_on.wait, LIMIT)
@@ -156,7 +156,7 @@ def test_a_run_that_somebody_else_cancels_ends_the_controller_with_the_reason(cl
     pool.shutdown()
 
 
-def test_pools_of_processes_or_interpreters_and_what_is_no_pool_are_refused_at_start(cluster: FakeCluster) -> None:
+def test_pools_of_processes_or_interpreters_and_what_is_no_pool_are_refused_at_start(cluster: Cluster) -> None:
     class InterpreterPoolExecutor(ThreadPoolExecutor):
         """As Python 3.14 has one."""
 

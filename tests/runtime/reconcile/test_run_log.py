@@ -12,7 +12,7 @@ from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.invoker import SINGLY, WITHIN, Crowd, readable
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 
 def test_the_first_ten_are_told_singly_then_each_doubling() -> None:
@@ -39,7 +39,7 @@ def test_a_program_in_which_each_error_is_a_class_of_its_own_does_not_flood_the_
         caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kubectl_runtime.controller")
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     for number in range(1000):
         cluster.put(Parent, f"p-{number}")
     classes: list[type[Exception]] = []
@@ -63,7 +63,7 @@ def test_durations_are_readable(seconds: float, text: str) -> None:
 def test_another_error_is_told_at_once_and_the_same_one_at_each_doubling(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kubectl_runtime.controller")
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     cluster.put(Parent, "a")
     runs: list[str] = []
 
@@ -89,7 +89,7 @@ def test_a_key_that_is_deleted_while_it_fails_leaves_nothing_to_be_told_of_its_s
         caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kubectl_runtime.controller")
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     cluster.put(Parent, "a")
     down = [True]
 

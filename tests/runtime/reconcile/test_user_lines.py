@@ -12,7 +12,7 @@ from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 
 def register(service: str) -> None:
@@ -49,7 +49,7 @@ def test_an_error_that_no_user_code_is_in_keeps_its_lines(caplog: pytest.LogCapt
 def first_failure(reconcile: Any, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
     caplog.set_level(logging.INFO, "kubectl_runtime.controller")
     simulation = Simulation(1)
-    cluster = FakeCluster(simulation.clock)
+    cluster = Cluster(simulation.clock)
     cluster.put(Parent, "a")
     simulation.start(Controller(cluster.api(Parent), backoff=KeyBackoff(jitter=0)), reconcile)
     simulation.settle(1)

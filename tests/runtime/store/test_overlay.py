@@ -23,7 +23,7 @@ from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Modifier
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
-from tests.runtime.watch.watch_fakes import THING, Thing, thing
+from tests.runtime.watch.scripted_watch import THING, Thing, thing
 from tests.thoroughness import examples
 
 

@@ -21,7 +21,7 @@ from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, 
 from kubectl_runtime.runtime.watch.watcher import watcher
 from kubectl_runtime.testing.asking import eventually
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import THING, ScriptedApi, Thing, api_error, broken, page, thing
+from tests.runtime.watch.scripted_watch import THING, ScriptedServer, Thing, api_error, broken, page, thing
 
 A, B = thing("a", 1), thing("b", 2)
 
@@ -230,7 +230,7 @@ def test_a_deletion_within_a_list_takes_the_object_out_of_it(writer: StoreWriter
 def world(*lists: Any, **options: Any) -> tuple[Store[Thing], Iterator[Event[Thing]], StopToken]:
     clock = SimClock(self_advancing=True)
     stop = StopToken(clock=clock)
-    api = ScriptedApi(stop, lists, [[[]]], pass_time=clock.advance)
+    api = ScriptedServer(stop, lists, [[[]]], clock=clock, pass_time=clock.advance).api
     inside, writer = store(Thing, clock=clock)
     return inside, reflector(writer, watcher(api, stop=stop, clock=clock, **options)), stop
 

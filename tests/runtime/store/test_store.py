@@ -16,7 +16,7 @@ from kubectl_runtime.runtime.store.reflector import store as store_for
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady
 from kubectl_runtime.runtime.watch.event import Apply, Delete
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import THING, Foo, Thing, thing
+from tests.runtime.watch.scripted_watch import THING, Foo, Thing, thing
 
 OTHER = ApiResource("other.example", "v1", "Thing", "things")
 

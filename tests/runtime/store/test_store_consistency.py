@@ -16,10 +16,7 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.jsonbytes import decode_list
 from kubectl_runtime.core.codec.views import Record
-from kubectl_runtime.core.meta.metav1 import ListMeta
-from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.store.store import StoreNotReady
@@ -29,7 +26,7 @@ from kubectl_runtime.runtime.triggers.watch_store import watch_store
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import EXPIRED, THING, Thing, api_error, thing
+from tests.runtime.watch.scripted_watch import EXPIRED, THING, AnsweringServer, Asked, Thing, api_error, thing
 
 LIMIT = 20
 NAMES = ("a", "b", "c", "d")
@@ -190,20 +187,19 @@ def test_before_the_first_list_reads_find_nothing_and_say_so_and_waiting_tells_w
 
 # Memory
 
-class Pages:
-    """An Api that lists the same objects again and again, in pages of bytes, and whose watches have expired."""
-
-    kind, resource, namespace = Thing, THING, None
+class Pages(AnsweringServer):
+    """A server that lists the same objects again and again, in pages of bytes, and whose watches have expired."""
 
     def __init__(self, pages: Sequence[bytes], stop: StopToken, lists: int) -> None:
+        super().__init__(namespace=None)
         self.pages = pages
         self.stop = stop
         self.left = lists
 
-    def list_page(self, params: ListParams, **_: Any) -> tuple[ListMeta, list[Record]]:
-        return decode_list(self.pages[int(params.continue_token or 0)], THING)
+    def on_list(self, asked: Asked) -> bytes:
+        return self.pages[int(asked.continue_token or 0)]
 
-    def open_watch(self, *_: Any) -> Iterator[Any]:
+    def on_watch(self, asked: Asked) -> Iterator[Any]:
         self.left -= 1
         if not self.left:
             self.stop.set("that was the last list")
@@ -230,7 +226,7 @@ def test_a_list_of_unchanged_objects_triggers_nothing_and_needs_little_memory() 
     try:
         base = tracemalloc.get_traced_memory()[0]
         stop = StopToken(clock=clock)
-        watch: Watch[Thing] = Watch(Pages(pages, stop, lists=4), stop=stop, clock=clock)  # type: ignore[arg-type]
+        watch: Watch[Thing] = Watch(Pages(pages, stop, lists=4).api, stop=stop, clock=clock)
         watch.subscribe(trigger_self(Thing), requests.extend)
         while not watch.store.is_ready:
             watch.step()

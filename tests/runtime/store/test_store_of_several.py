@@ -14,7 +14,7 @@ from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, InitApply
-from tests.runtime.watch.watch_fakes import THING, Thing, thing
+from tests.runtime.watch.scripted_watch import THING, Thing, thing
 
 PLACES = ("one", "two", "three")
 

@@ -12,7 +12,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.store.reflector import StoreWriter
 from kubectl_runtime.runtime.triggers.triggers import EVERYTHING_REF, FirstList, Inbox, ReconcileRequest
 from kubectl_runtime.runtime.watch.driver import reader_of
-from tests.runtime.fake_cluster import FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 A, B = (ObjectRef(Parent.api_resource, name, "default") for name in "ab")
 
@@ -20,7 +20,7 @@ A, B = (ObjectRef(Parent.api_resource, name, "default") for name in "ab")
 def test_everything_is_bulk_and_what_stands_beside_it_is_not() -> None:
     scheduled: list[ReconcileRequest] = []
     writer = StoreWriter(Parent.api_resource, reader_of(Parent))
-    cluster = FakeCluster()
+    cluster = Cluster()
     records = [cluster.put(Parent, name) for name in "ab"]
     writer.replace({record.ref.key: record for record in records}, {})
     inbox = Inbox(Parent.api_resource, writer.store, scheduled.extend, logger=guarded_logger(__name__),

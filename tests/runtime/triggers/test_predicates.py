@@ -23,7 +23,7 @@ from kubectl_runtime.runtime.triggers.streams import (
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import THING, Thing, broken, thing
+from tests.runtime.watch.scripted_watch import THING, Thing, broken, thing
 
 
 def obj(name: str = "a", rv: int = 1, **more: Any) -> Thing:

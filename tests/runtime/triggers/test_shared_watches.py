@@ -12,21 +12,21 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.triggers.shared_watches import Share, SharedWatches, Watch, shared_watches
 from kubectl_runtime.runtime.triggers.triggers import trigger_self
 from kubectl_runtime.runtime.watch.config import WatcherConfig
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 LIMIT = 20
 
 
 @pytest.fixture
-def cluster() -> Iterator[FakeCluster]:
-    cluster = FakeCluster(blocking=True)
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster(blocking=True)
     cluster.put(Parent, "p")
     yield cluster
     assert watch_threads() == []
 
 
 @pytest.fixture
-def registry(cluster: FakeCluster) -> SharedWatches:
+def registry(cluster: Cluster) -> SharedWatches:
     return shared_watches(cluster.api(Parent))
 
 
@@ -41,7 +41,7 @@ def ended(share: Share) -> None:
 
 
 def test_the_last_of_its_users_ends_a_watch_however_often_each_releases_it(
-        cluster: FakeCluster, registry: SharedWatches) -> None:
+        cluster: Cluster, registry: SharedWatches) -> None:
     one, two = (registry.take(cluster.api(Parent)) for _ in range(2))
     other = registry.take(cluster.api(Child))
     assert (one.watch is two.watch, one.watch is other.watch, len(registry)) == (True, False, 2)
@@ -62,7 +62,7 @@ def test_the_last_of_its_users_ends_a_watch_however_often_each_releases_it(
 
 
 def test_what_one_user_hears_ends_with_its_release_and_nobody_elses_does(
-        cluster: FakeCluster, registry: SharedWatches) -> None:
+        cluster: Cluster, registry: SharedWatches) -> None:
     heard: dict[str, list[str]] = {"one": [], "two": []}
     first, arrived = threading.Event(), threading.Event()
     one, two = (registry.take(cluster.api(Parent)) for _ in range(2))
@@ -94,7 +94,7 @@ def test_what_one_user_hears_ends_with_its_release_and_nobody_elses_does(
 
 
 def test_a_defect_of_the_watch_is_told_to_each_of_its_users_and_the_next_one_gets_another(
-        cluster: FakeCluster, registry: SharedWatches, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster: Cluster, registry: SharedWatches, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[str, str, str]] = []
 
     def teller(name: str) -> Any:
@@ -121,7 +121,7 @@ def test_a_defect_of_the_watch_is_told_to_each_of_its_users_and_the_next_one_get
 
 
 def test_where_there_can_be_no_more_threads_that_is_raised_and_the_next_user_tries_again(
-        cluster: FakeCluster, registry: SharedWatches, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster: Cluster, registry: SharedWatches, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = (registry.take(cluster.api(Parent)) for _ in range(2))
 
     def full(self: threading.Thread) -> None:
@@ -140,7 +140,7 @@ def test_where_there_can_be_no_more_threads_that_is_raised_and_the_next_user_tri
 
 
 def test_of_many_threads_that_come_and_go_all_share_and_nothing_is_left(
-        cluster: FakeCluster, registry: SharedWatches) -> None:
+        cluster: Cluster, registry: SharedWatches) -> None:
     began, wrong = threading.Barrier(6), list[str]()
 
     def user(seed: int) -> None:

@@ -14,7 +14,7 @@ from kubectl_runtime.runtime.triggers.streams import pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, ref_of
 from kubectl_runtime.runtime.watch.event import Apply
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import THING, thing
+from tests.runtime.watch.scripted_watch import THING, thing
 
 
 def test_the_stop_is_heeded_between_the_items_of_an_iterable_which_is_closed() -> None:

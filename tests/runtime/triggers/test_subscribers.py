@@ -15,7 +15,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action
 from kubectl_runtime.runtime.triggers.triggers import CHUNK, ReconcileRequest, Subscriber
 from kubectl_runtime.runtime.watch.event import Apply, Event
 from kubectl_runtime.testing import eventually
-from tests.runtime.fake_cluster import Child, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
 LIMIT = 20
 
@@ -52,7 +52,7 @@ class Mapped:
 
 
 def changes(*numbers: int) -> list[Event[Record]]:
-    cluster = FakeCluster()
+    cluster = Cluster()
     return [Apply(cluster.put(Parent, f"{number}")) for number in numbers]
 
 
@@ -93,9 +93,9 @@ def reconcile(obj: Parent, ctx: Any) -> Action:
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
+def cluster() -> Cluster:
     """Its watch of children is full, as another controller has it already."""
-    cluster = FakeCluster(blocking=True)
+    cluster = Cluster(blocking=True)
     for name in "abc":
         cluster.put(Child, name)
     cluster.put(Parent, "p")
@@ -114,7 +114,7 @@ class Interrupted:
             raise KeyboardInterrupt
 
 
-def test_a_controller_whose_mapper_is_interrupted_while_it_starts_does_not_stay(cluster: FakeCluster) -> None:
+def test_a_controller_whose_mapper_is_interrupted_while_it_starts_does_not_stay(cluster: Cluster) -> None:
     with Controller(cluster.api(Child), name="first").start(reconcile) as first:
         first.wait_until_ready(LIMIT)
         mapper = Interrupted()
@@ -127,7 +127,7 @@ def test_a_controller_whose_mapper_is_interrupted_while_it_starts_does_not_stay(
             assert mapper.calls >= 4
 
 
-def test_a_controller_whose_further_mapper_is_interrupted_ends(cluster: FakeCluster) -> None:
+def test_a_controller_whose_further_mapper_is_interrupted_ends(cluster: Cluster) -> None:
     with Controller(cluster.api(Child), name="first").start(reconcile) as first:
         first.wait_until_ready(LIMIT)
         second = Controller(cluster.api(Parent), name="second")

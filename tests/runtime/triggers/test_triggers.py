@@ -17,7 +17,7 @@ from kubectl_runtime.runtime.triggers.triggers import (
 )
 from kubectl_runtime.runtime.watch.driver import reader_of
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Event, InitApply
-from tests.runtime.watch.watch_fakes import THING, Foo, Thing, broken, thing
+from tests.runtime.watch.scripted_watch import THING, Foo, Thing, broken, thing
 
 FOO = Foo.api_resource
 

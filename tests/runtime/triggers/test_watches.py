@@ -28,10 +28,10 @@ from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, InitDone
 from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import (
+from tests.runtime.watch.scripted_watch import (
     EXPIRED,
     Late,
-    ScriptedApi,
+    ScriptedServer,
     Thing,
     api_error,
     bookmark,
@@ -67,7 +67,8 @@ class World:
     def __init__(self, lists: Sequence[Any] = (), watches: Sequence[Any] = (), **options: Any) -> None:
         self.clock = SimClock(self_advancing=True)
         self.stop = StopToken(clock=self.clock)
-        self.api = ScriptedApi(self.stop, lists, watches, pass_time=self.clock.advance)
+        self.server = ScriptedServer(self.stop, lists, watches, clock=self.clock, pass_time=self.clock.advance)
+        self.api = self.server.api
         self.watch: Watch[Thing] = Watch(self.api, WatcherConfig(backoff=WatchBackoff(jitter=False)), stop=self.stop,
                                          clock=self.clock, rng=random.Random(1), **options)
         self.ears = Ears()
@@ -174,16 +175,12 @@ def test_whoever_waits_for_a_complete_list_is_told_after_its_requests_and_at_onc
 
 
 def test_a_watch_that_was_told_to_stop_completes_nothing() -> None:
-    world, told = World([page(1, A)]), []
-    world.watch.subscribe(world.ears, world.ears.sink, lambda: told.append("complete"))
-    list_page = world.api.list_page
-
-    def stopped_meanwhile(*args: Any, **options: Any) -> Any:
-        found = list_page(*args, **options)
+    def stopped_meanwhile(event: Event[Any]) -> Event[Any]:
         world.stop.set("shutdown")
-        return found
+        return event
 
-    world.api.list_page = stopped_meanwhile  # type: ignore[method-assign]
+    world, told = World([page(1, A)], modify=stopped_meanwhile), []
+    world.watch.subscribe(world.ears, world.ears.sink, lambda: told.append("complete"))
     world.watch.step()
     assert world.watch.store.is_ready
     assert told == []
@@ -505,7 +502,7 @@ def test_after_a_defect_that_came_between_store_and_subscribers_they_hear_what_b
 def test_run_steps_in_its_thread_until_the_token_is_set() -> None:
     clock = SimClock()
     stop = StopToken(clock=clock)
-    api = ScriptedApi(stop, [page(1, A), api_error(500)], [api_error(**EXPIRED)])
+    api = ScriptedServer(stop, [page(1, A), api_error(500)], [api_error(**EXPIRED)], clock=clock).api
     watch: Watch[Thing] = Watch(api, stop=stop, clock=clock)
     thread = threading.Thread(target=watch.run)
     thread.start()
@@ -526,7 +523,7 @@ def test_late_subscriptions_in_many_threads_miss_nothing_and_hear_nothing_twice(
     started = threading.Barrier(5)
     stop = StopToken()
     pages = [page(1, *[thing(f"n{n}") for n in range(7)])]
-    api = ScriptedApi(stop, pages, [[started.wait, *batches]])  # type: ignore[list-item]
+    api = ScriptedServer(stop, pages, [[started.wait, *batches]]).api
     watch: Watch[Thing] = Watch(api, stop=StopToken())
     copies: list[dict[str, str]] = []
     order: list[str] = []

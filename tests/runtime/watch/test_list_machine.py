@@ -30,9 +30,9 @@ from kubectl_runtime.runtime.watch.states import (
     Watching,
 )
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import (
+from tests.runtime.watch.scripted_watch import (
     Late,
-    ScriptedApi,
+    ScriptedServer,
     Thing,
     added,
     api_error,
@@ -123,8 +123,8 @@ class World:
     def __init__(self, lists: Sequence[Any] = (), watches: Sequence[Any] = (), config: WatcherConfig = STREAMS) -> None:
         self.clock = SimClock(self_advancing=True)
         self.stop = StopToken(clock=self.clock)
-        self.api = ScriptedApi(self.stop, lists, watches, pass_time=self.clock.advance)
-        self.watch: Watch[Thing] = Watch(self.api, replace(config, backoff=WatchBackoff(jitter=False)),
+        self.server = ScriptedServer(self.stop, lists, watches, clock=self.clock, pass_time=self.clock.advance)
+        self.watch: Watch[Thing] = Watch(self.server.api, replace(config, backoff=WatchBackoff(jitter=False)),
                                          stop=self.stop, clock=self.clock, rng=random.Random(1))
         self.shown: list[dict[str, str]] = []
         while not self.watch.stopped:
@@ -139,32 +139,32 @@ class World:
 def test_a_stream_fills_the_store_and_goes_on_as_its_watch() -> None:
     world = World(watches=[[[added(A), added(B)], [list_end(100)], [modified(thing("a", 101))], Late(30)]])
     assert world.shown == [{"a": "5", "b": "8"}, {"a": "101", "b": "8"}]
-    assert world.api.verbs() == ["stream", "watch 101"]
+    assert world.server.verbs() == ["stream", "watch 101"]
 
 
 def test_initial_events_are_asked_for_when_a_list_is_wanted_and_never_on_resuming() -> None:
     world = World(watches=[[[list_end(100)], Late(30)], [Late(30)], [[error_event(410, "Expired")]],
                            [[added(B), list_end(200)], Late(30)]])
-    assert world.api.verbs()[:4] == ["stream", "watch 100", "watch 100", "stream"]
-    assert world.api.verbs()[4] == "watch 200"
+    assert world.server.verbs()[:4] == ["stream", "watch 100", "watch 100", "stream"]
+    assert world.server.verbs()[4] == "watch 200"
 
 
 def test_list_mode_never_asks_for_them() -> None:
     world = World([page(1)], [[Late(30)]], WatcherConfig())
-    assert world.api.verbs() == ["list", "watch 1", "watch 1"]
+    assert world.server.verbs() == ["list", "watch 1", "watch 1"]
 
 
 def test_any_semantic_asks_the_cache_the_first_time_only() -> None:
     config = WatcherConfig(initial_list_strategy=InitialListStrategy.STREAMING_LIST, list_semantic=ListSemantic.ANY)
     world = World(watches=[[[list_end(1)], [error_event(410, "Expired")]], [[list_end(2)], Late(30)]], config=config)
-    assert world.api.verbs()[:2] == ["stream 0", "stream"]
+    assert world.server.verbs()[:2] == ["stream 0", "stream"]
 
 
 def test_what_a_stream_brought_before_it_broke_off_is_nowhere_shown() -> None:
     lost = [[added(thing("ghost", 3))], Late(1)]
     world = World([page(100, B)], [lost, lost, lost, [Late(30)]])
     assert world.shown == [{"b": "8"}]
-    assert world.api.verbs()[:4] == ["stream", "stream", "stream", "list"]
+    assert world.server.verbs()[:4] == ["stream", "stream", "stream", "list"]
 
 
 def test_an_object_that_is_deleted_before_the_end_of_the_list_is_not_in_the_store() -> None:
@@ -178,6 +178,6 @@ def test_a_refusal_is_remembered_for_an_hour() -> None:
     soon = [Late(REMEMBERED_SECONDS / 2), [error_event(410, "Expired")]]
     late = [Late(REMEMBERED_SECONDS), [error_event(410, "Expired")]]
     world = World([page(1), page(2), page(3)], [api_error(422, "Invalid"), soon, expired, late, [[list_end(4)]]])
-    assert [verb for verb in world.api.verbs() if not verb.startswith("watch")][:5] == [
+    assert [verb for verb in world.server.verbs() if not verb.startswith("watch")][:5] == [
         "stream", "list", "list", "list", "stream"]
     assert world.clock.monotonic() < FOR_EVER

@@ -13,7 +13,7 @@ from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.client.http.send import PROBE_SECONDS, Reachability
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.runtime.watch.backoff import GENTLE_SECONDS, ServerGate, is_unreachable
-from tests.runtime.watch.watch_fakes import api_error
+from tests.runtime.watch.scripted_watch import api_error
 from tests.thoroughness import examples
 
 REFUSED = TransportError("refused")

@@ -7,23 +7,23 @@ from typing import Any
 
 import pytest
 
+from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.runtime.store.reflector import StoreWriter, reflector
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers import streams as stages
 from kubectl_runtime.runtime.watch.watcher import metadata_watcher, watch_object, watcher
-from tests.runtime.fake_cluster import FakeApi, FakeCluster, Parent
+from tests.runtime.scripted_cluster import Cluster, Parent
 
 
-def streams(api: FakeApi, stop: StopToken) -> list[Generator[Any]]:
+def streams(api: Api[Any], stop: StopToken) -> list[Generator[Any]]:
     """One of each kind."""
     writer = StoreWriter(Parent.api_resource, Parent.from_record)
 
     def events() -> Generator[Any]:
         return watcher(api, stop=stop)
 
-    one: Any = api
-    one.namespace = "default"
+    one = Api.namespaced(api.client, Parent, "default")
     return [events(), watcher(api, stop=stop, backoff=None), metadata_watcher(api, stop=stop),
             watch_object(one, "a", stop=stop), reflector(writer, events()), stages.applied_objects(events()),
             stages.touched_objects(events()), stages.modify(events(), lambda obj: None),
@@ -34,7 +34,7 @@ def streams(api: FakeApi, stop: StopToken) -> list[Generator[Any]]:
 @pytest.mark.parametrize("number", range(12))
 def test_a_stream_can_be_closed_before_and_after_its_first_item(number: int) -> None:
     for pull in (False, True):
-        cluster, stop = FakeCluster(), StopToken()
+        cluster, stop = Cluster(), StopToken()
         cluster.put(Parent, "a", owner="b")
         with closing(streams(cluster.api(Parent), stop)[number]) as stream:
             assert isinstance(stream, Generator)

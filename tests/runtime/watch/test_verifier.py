@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import Any
 
 import pytest
 
@@ -12,28 +11,27 @@ from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record
-from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import CONFIRM_SECONDS, Held, Verifier
 from kubectl_runtime.runtime.watch.event import Delete, Event
+from tests.runtime.watch.scripted_watch import AnsweringServer, Asked, Page, page, thing
 from tests.runtime.watch.test_outages import World
-from tests.runtime.watch.watch_fakes import page, thing
 
 EVERY = 600.0
 
 
-class Lists:
+class Lists(AnsweringServer):
     """Lists of whatever the server has at the moment, in pages of two."""
 
     def __init__(self, *records: Record) -> None:
+        super().__init__()
         self.has = list(records)
-        self.asked: list[ListParams] = []
+        self.asked: list[Asked] = []
         self.error: BaseException | None = None
-        self.resource = thing().resource
 
-    def list_page(self, params: ListParams, **_: Any) -> Any:
+    def on_list(self, params: Asked) -> Page:
         self.asked.append(params)
         if self.error is not None:
             raise self.error
@@ -46,9 +44,9 @@ class Verified:
     """A verifier of a store that holds `records`, as the server does at first."""
 
     def __init__(self, *records: Record) -> None:
-        self.server: Any = Lists(*records)
+        self.server = Lists(*records)
         self.known = {record.key: record for record in records}
-        self.verifier = Verifier(self.server, WatcherConfig(page_size=2), EVERY, self.held, StopToken(), 0.0)
+        self.verifier = Verifier(self.server.api, WatcherConfig(page_size=2), EVERY, self.held, StopToken(), 0.0)
 
     def held(self) -> dict[Key, Held]:
         return {key: ((record.uid, record.resource_version),) * 2 for key, record in self.known.items()}

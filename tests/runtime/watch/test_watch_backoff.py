@@ -16,7 +16,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.watch.backoff import FailureLog, WatchBackoff, WatchFailures, WatchTarget, backoff
 from kubectl_runtime.runtime.watch.event import IDLE, INIT, INIT_DONE, MAX_RETRY_AFTER, Apply, Failed
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import THING, api_error, thing
+from tests.runtime.watch.scripted_watch import THING, api_error, thing
 
 TARGET = WatchTarget(THING, "default")
 PLAIN = WatchBackoff(jitter=False)

@@ -24,10 +24,10 @@ from kubectl_runtime.runtime.watch.states import (
     WatchError,
     Watching,
 )
-from tests.runtime.watch.watch_fakes import (
+from tests.runtime.watch.scripted_watch import (
     EXPIRED,
     TOO_LARGE,
-    Item,
+    RecordEvent,
     added,
     api_error,
     bookmark,
@@ -181,7 +181,7 @@ def test_an_expired_error_event_is_the_same_as_http_410() -> None:
 
 
 def test_an_error_event_without_a_status_is_a_failure_at_the_last_version() -> None:
-    state, out = step(WATCHING, BatchRead([modified(thing("a", 7)), Item("ERROR"), modified(B)]), 1)
+    state, out = step(WATCHING, BatchRead([modified(thing("a", 7)), RecordEvent("ERROR"), modified(B)]), 1)
     assert verdict(out) == ["Apply", "Failed"]
     assert state == Listed("7", 0.0, 1)
 
@@ -206,7 +206,7 @@ def test_a_broken_stream_resumes_at_the_last_version() -> None:
 
 
 def test_unknown_events_are_ignored() -> None:
-    assert step(WATCHING, BatchRead([Item("PROGRESS", None)]), 1) == (WATCHING, [])
+    assert step(WATCHING, BatchRead([RecordEvent("PROGRESS", None)]), 1) == (WATCHING, [])
 
 
 def test_a_watch_that_ends_in_time_is_followed_by_the_next_at_once() -> None:

@@ -17,21 +17,19 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
 from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.views import Record
-from kubectl_runtime.core.meta.gvk import ApiResource
-from kubectl_runtime.core.meta.metav1 import ListMeta
-from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.requests.params import ListParams, WatchParams
+from kubectl_runtime.core.codec.views import Record, plain_object
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watch.config import InitialListStrategy, ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, InitDone
 from kubectl_runtime.testing.clock import SimClock
-from tests.runtime.watch.watch_fakes import (
+from tests.runtime.watch.scripted_watch import (
     EXPIRED,
-    THING,
     TOO_LARGE,
-    Item,
+    AnsweringServer,
+    Asked,
+    Page,
+    RecordEvent,
     Thing,
     added,
     api_error,
@@ -73,19 +71,16 @@ def as_error(fault: str) -> Exception:
     return api_error(int(fault), "Expired" if fault == "410" else "", retry_after=3 if fault == "429" else None)
 
 
-class UnreliableServer:
+class UnreliableServer(AnsweringServer):
     """Objects with one global version, history, compaction; each request takes the next of its script, if any."""
 
-    resource: ApiResource = THING
-    namespace = None
-    kind = Thing
-
     def __init__(self, lists: Sequence[Any], watches: Sequence[Any], clock: SimClock) -> None:
+        super().__init__(namespace=None, clock=clock)
         self.lists, self.watches = deque(lists), deque(watches)
         self.clock = clock
         self.version = 1
         self.objects: dict[str, Record] = {}
-        self.history: list[tuple[int, Item]] = []
+        self.history: list[tuple[int, RecordEvent]] = []
         self.compacted = 0
         self.states: set[frozenset[tuple[str, str]]] = set()
         self.request_times: list[float] = []
@@ -116,7 +111,7 @@ class UnreliableServer:
     def _remember(self) -> None:
         self.states.add(frozenset((name, record.resource_version) for name, record in self.objects.items()))
 
-    def list_page(self, params: ListParams, **_: Any) -> tuple[ListMeta, list[Record]]:
+    def on_list(self, params: Asked) -> Page:
         changes, fault = self._next(self.lists) or ((), "ok")
         self._make(changes)
         if fault not in ("ok", "no version", "same token"):
@@ -135,14 +130,15 @@ class UnreliableServer:
             token = params.continue_token or token
         return page(None if fault == "no version" else version, *records, token=token)
 
-    def open_watch(self, params: WatchParams, resource_version: str, stop: StopToken) -> Iterator[Sequence[Item]]:
+    def on_watch(self, params: Asked) -> Iterator[Any]:
+        resource_version = params.resource_version or ""
         changes, fault, acts = self._next(self.watches) or ((), "ok", None)
         self._make(changes)
-        if not (resource_version.isdecimal() or (params.send_initial_events and not resource_version)):
+        if not (resource_version.isdecimal() or (params.initial_events and not resource_version)):
             self.problems.append(f"a watch from version {resource_version!r}")
         if fault != "ok":
             raise as_error(fault)
-        if params.send_initial_events:
+        if params.initial_events:
             initial = [*map(added, self.objects.values()), list_end(self.version)]
             return self._stream(self.version, acts, initial)
         if int(resource_version) < self.compacted:
@@ -157,7 +153,7 @@ class UnreliableServer:
         for what, name in changes:
             self.change(what, name)
 
-    def _stream(self, seen: int, acts: Sequence[Any] | None, initial: Sequence[Item] = ()) -> Iterator[Sequence[Item]]:
+    def _stream(self, seen: int, acts: Sequence[Any] | None, initial: Sequence[RecordEvent] = ()) -> Iterator[Any]:
         self.acting = acts is not None
         try:
             if initial and acts is not None and "end" in acts[:1]:
@@ -168,7 +164,7 @@ class UnreliableServer:
         finally:
             self.acting = False
 
-    def _acted(self, seen: int, acts: Sequence[Any] | None) -> Iterator[Sequence[Item]]:
+    def _acted(self, seen: int, acts: Sequence[Any] | None) -> Iterator[Any]:
         for act in acts if acts is not None else ():
             news = [(version, item) for version, item in self.history if version > seen]
             if isinstance(act, tuple):
@@ -185,15 +181,16 @@ class UnreliableServer:
             elif act.startswith("error"):
                 code = int(act[6:] or 0)
                 yield [error_event(code, "Expired" if code == 410 else "", retry_after=4)]
-            elif act in ("garbage", "silence", "reset"):
-                raise {"garbage": DecodeError(None, "$", "no event"), "silence": RequestTimeout("silent"),
-                       "reset": TransportError("reset")}[act]
+            elif act == "garbage":
+                yield b"no event\n"
+            elif act in ("silence", "reset"):
+                raise RequestTimeout("silent") if act == "silence" else TransportError("reset")
             elif act == "end":
                 return
             elif act == "minute":
                 self.clock.advance(60)
             else:
-                yield [Item("PROGRESS")] if act == "unknown" else []
+                yield [RecordEvent("PROGRESS")] if act == "unknown" else []
         while acts is None:
             news = [(version, item) for version, item in self.history if version > seen]
             seen = news[-1][0] if news else seen
@@ -232,7 +229,7 @@ def test_whatever_a_server_does(lists: list[Any], watches: list[Any], seed: int,
     clock = SimClock(self_advancing=True)
     server, stop = UnreliableServer(lists, watches, clock), StopToken(clock=clock)
     config = WatcherConfig(page_size=PAGE, list_semantic=semantic, initial_list_strategy=strategy)
-    watch: Watch[Thing] = Watch(server, config, stop=stop, clock=clock, rng=random.Random(seed))
+    watch: Watch[Thing] = Watch(server.api, config, stop=stop, clock=clock, rng=random.Random(seed))
     follower = Follower()
     watch.subscribe(follower, lambda _: None)
     quiet = 0
@@ -251,11 +248,16 @@ def test_whatever_a_server_does(lists: list[Any], watches: list[Any], seed: int,
     else:
         raise AssertionError(f"stuck: {watch.state}")
     note(f"{len(server.request_times)} requests in {clock.monotonic():.0f} s")
-    assert {record.name: record for record in watch.store.records()} == server.objects
+    assert {record.name: content(record) for record in watch.store.records()} == {
+        name: content(record) for name, record in server.objects.items()}
     assert watch.store.is_ready
     assert follower.complete == watch.state.relists + 1
     assert clock.monotonic() < 60 * 30
     assert busiest_minute(server.request_times) <= 200
+
+
+def content(record: Record) -> dict[str, Any]:
+    return plain_object(record.raw, record.enveloped, record.ref)
 
 
 def busiest_minute(times: list[float]) -> int:
@@ -276,7 +278,8 @@ def test_a_server_that_does_the_same_for_ever_is_not_hammered(lists: list[Any], 
     server, stop = UnreliableServer(lists * 500, watches * 500, clock), StopToken(clock=clock)
     for name in NAMES:
         server.change("put", name)
-    watch: Watch[Thing] = Watch(server, WatcherConfig(page_size=PAGE), stop=stop, clock=clock, rng=random.Random(seed))
+    watch: Watch[Thing] = Watch(server.api, WatcherConfig(page_size=PAGE), stop=stop, clock=clock,
+                                rng=random.Random(seed))
     while clock.monotonic() < 300 and server.lists and server.watches:
         wait = watch.step()
         clock.advance(0.05 if wait is None else wait)
