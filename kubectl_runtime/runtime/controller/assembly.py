@@ -219,7 +219,7 @@ class Assembly(Generic[K]):
         elif plan.partition is not None:
             parts.append(Owned(plan.partition, plan.clock))
         invoker = Invoker(reconcile, error_policy, self.store, environment, plan.on_result, parts=parts,
-                          on_crowd=self._wake, ready=plan.options.ready, reads=self.reads)
+                          on_many=self._wake, ready=plan.options.ready, reads=self.reads)
         self.loops = invoker.loops
         if plan.on_gone is not None:
             gone = invoker_of_gone(plan.on_gone, self.store, environment)

@@ -33,7 +33,6 @@ from kubectl_runtime.runtime.controller.plan import (
     check_children,
     check_functions,
     check_predicate,
-    clock_of,
     functions_of,
 )
 from kubectl_runtime.runtime.controller.running import Running
@@ -127,7 +126,7 @@ class Controller(Generic[K]):
         made = ControllerOptions.of(given, api.client, api.resource)
         reader = reader_of(as_configured(apis_of(api)[0], made.watch).kind)
         # No watch feeds the store before the controller starts.
-        state = StoreState(api.resource, clock_of(api.client))
+        state = StoreState(api.resource, api.client.clock)
         state.unstarted = "its controller was never started: controller.start(...) or .run(...)"
         store = Store(api.resource, reader, state, own_writes=made.own_writes is OwnWrites.OVERLAY)
         store.declared_by = "Controller(api, indexes={...})"
@@ -159,7 +158,7 @@ class Controller(Generic[K]):
     def _set_up(self, main: WatchPlan | MainStream, options: ControllerOptions, client: Client,
                 methods: Mapping[str, Any]) -> None:
         resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
-        self._plan = Plan(options, client, clock_of(client), resource, main)
+        self._plan = Plan(options, client, client.clock, resource, main)
         self._running: Running[K] | None = None
         """The last start."""
         self._claim, self._is_launching = threading.Lock(), False

@@ -322,7 +322,7 @@ class BlockedLog:
             f"They go on beyond the run timeout of {run_timeout:g} s: give the calls they wait for a timeout, or let " \
             "them look at ctx.stop"
         self._limit = AFTER
-        self._told = float("-inf")
+        self._warned_at = float("-inf")
         self._since: float | None = None
         """Since when the workers have been at the runs of the last warning; None when no warning is open."""
 
@@ -337,16 +337,16 @@ class BlockedLog:
         since = max(run.started for run in runs)
         if self._since is not None and since > self._since:
             self._ended(now)
-        if now - self._told >= SILENCE:
+        if now - self._warned_at >= SILENCE:
             self._limit = AFTER
         left = since + self._limit - now
         if left <= 0 and due:
-            self._tell(runs, due, now, since)
+            self._warn(runs, due, now, since)
         if self._since is not None:
             return LOOK_EVERY
         return left if left > 0 else IDLE_LOOK
 
-    def _tell(self, runs: Sequence[Run], due: int, now: float, since: float) -> None:
+    def _warn(self, runs: Sequence[Run], due: int, now: float, since: float) -> None:
         longest = ", ".join(f"{said(run.request.ref)} for {readable(now - run.started)}" for run in runs[:NAMED])
         more = f" and {len(runs) - NAMED} more" if len(runs) > NAMED else ""
         keys = "1 key waits" if due == 1 else f"{due} keys wait"
@@ -355,7 +355,7 @@ class BlockedLog:
         self._logger.warning("no run ends: %s for %s, and %s. The longest runs: %s%s. %s; "
                              "Controller(concurrency=…) allows more runs at once", workers, readable(now - since),
                              keys, longest, more, self._remedy)
-        self._told, self._since, self._limit = now, since, 2 * self._limit
+        self._warned_at, self._since, self._limit = now, since, 2 * self._limit
 
     def _ended(self, now: float) -> None:
         if self._since is not None:

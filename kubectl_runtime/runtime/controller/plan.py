@@ -140,11 +140,6 @@ class Plan:
         return replace(self, options=replace(self.options, record=None))
 
 
-def clock_of(client: Client) -> Clock:
-    """The clock of a client, or the system's for a stand-in without one."""
-    return client.clock
-
-
 @dataclass(frozen=True)
 class WatchScope:
     """One namespace, or the whole cluster, that a plan watches."""

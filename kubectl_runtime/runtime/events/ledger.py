@@ -260,11 +260,11 @@ class Series:
     """When the first observation that no request covers yet was made."""
     last: datetime
     count: int = 1
-    told: int = 0
+    reported: int = 0
     """How many observations the server has counted."""
     before: int = 0
     goal: int = 0
-    """The value of `told` after the present request; 0 without one."""
+    """The value of `reported` after the present request; 0 without one."""
     unsure: bool = False
     """An earlier attempt with this goal may have arrived, or may still."""
     exists: bool = False
@@ -274,9 +274,9 @@ class Series:
     requests: int = 0
 
     @property
-    def untold(self) -> int:
+    def unreported(self) -> int:
         """How many observations the server does not have yet."""
-        return self.count - self.told
+        return self.count - self.reported
 
 
 @dataclass(slots=True)
@@ -304,7 +304,7 @@ class Ledger:
         series = self.open.get(subject) or self._known.get(subject)
         if series is None:
             return self._begin(subject, note, moment)
-        if series.count == max(series.told, series.goal):
+        if series.count == max(series.reported, series.goal):
             series.since = moment
         series.count += 1
         series.last = moment
@@ -340,7 +340,7 @@ class Ledger:
         series.requests += 1
         series.tries = 0
         if result is Result.DONE or (series.unsure and result in (Result.EXISTS, Result.CHANGED)):
-            self._told(series)
+            self._reported(series)
         elif result is Result.EXISTS:
             series.name = self._name_for(series.subject, series.begun)
             self._schedule(series, 0.0)
@@ -348,7 +348,7 @@ class Ledger:
             # Nothing more can be sent now. If the patch may have arrived, the next one has to be the same.
             series.goal = series.goal if series.unsure else 0
             self.open.pop(series.subject, None)
-            self._count_refused(series, series.untold)
+            self._count_refused(series, series.unreported)
         elif series.exists:
             return self._begin_anew(series)
         else:
@@ -357,7 +357,7 @@ class Ledger:
 
     def drop_all(self) -> int:
         """Give up what is still to be sent; returns how many observations that are."""
-        dropped = sum(series.untold - series.refused for series in self.open.values())
+        dropped = sum(series.unreported - series.refused for series in self.open.values())
         self.lost[Lost.CLOSED] += dropped
         self.open.clear()
         self._agenda.clear()
@@ -375,11 +375,11 @@ class Ledger:
         self._schedule(series, 0.0)
         return None
 
-    def _told(self, series: Series) -> None:
+    def _reported(self, series: Series) -> None:
         self._new -= not series.exists
-        series.told, series.goal, series.unsure, series.exists = series.goal, 0, False, True
-        self._count_refused(series, min(series.refused, series.untold))
-        if series.untold:
+        series.reported, series.goal, series.unsure, series.exists = series.goal, 0, False, True
+        self._count_refused(series, min(series.refused, series.unreported))
+        if series.unreported:
             self._schedule(series, PAUSE.delay(series.requests, self.rng))
         else:
             self.open.pop(series.subject, None)
@@ -387,15 +387,15 @@ class Ledger:
     def _begin_anew(self, series: Series) -> Lost | None:
         """Begin a new Event: the old one does not exist any more, or was changed. Observations that may have been
         counted there are not counted again."""
-        series.told = series.goal if series.unsure else series.told
-        self._count_refused(series, min(series.refused, series.untold))
-        if not series.untold:
+        series.reported = series.goal if series.unsure else series.reported
+        self._count_refused(series, min(series.refused, series.unreported))
+        if not series.unreported:
             self._forget(series)
             return None
         if not self.spam.take(series.subject.regarding):
             return self._drop(series, Lost.SPAM)
         series.name, series.begun = self._name_for(series.subject, series.since), series.since
-        series.before, series.goal, series.unsure = series.told, 0, False
+        series.before, series.goal, series.unsure = series.reported, 0, False
         series.exists, series.requests = False, 0
         self._new += 1
         self._schedule(series, 0.0)
@@ -403,7 +403,7 @@ class Ledger:
 
     def _drop(self, series: Series, why: Lost) -> Lost:
         self._new -= not series.exists
-        self.lost[why] += series.untold - series.refused
+        self.lost[why] += series.unreported - series.refused
         self._forget(series)
         return why
 

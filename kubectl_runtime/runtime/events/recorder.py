@@ -104,7 +104,7 @@ def request_for(series: Series, reporter: Reporter, *, dry_run: bool = False) ->
     place = Place(EVENT, series.subject.regarding.home)
     if not series.exists:
         return replace(build.create(place, _event(series, reporter), PostParams(dry_run=dry_run)), retry=Retry.NEVER)
-    known = series.told - series.before
+    known = series.reported - series.before
     test = {"op": "test", "path": _SERIES, "value": None} if known == 1 else {"op": "test", "path": _COUNT,
                                                                                "value": known}
     step = {"op": "add", "path": _SERIES, "value": _series(series)}
@@ -235,7 +235,7 @@ class Sender:
     def waiting(self) -> int:
         """How many observations the server does not have yet."""
         with self._changed:
-            return sum(series.untold - series.refused for series in self._ledger.open.values())
+            return sum(series.unreported - series.refused for series in self._ledger.open.values())
 
     def due(self) -> float | None:
         """Seconds until `step` has something to send; None: nothing, or a request is in progress."""
@@ -263,7 +263,7 @@ class Sender:
         with self._changed:
             self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
             self._changed.notify_all()
-        told = self._await(lambda: not self._ledger.open, deadline, driven)
+        reported = self._await(lambda: not self._ledger.open, deadline, driven)
         self._over.set("the recorder was closed")
         with self._changed:
             dropped = self._ledger.drop_all()
@@ -272,7 +272,7 @@ class Sender:
             trouble = self._trouble or ("the server has not answered" if self._sending else "")
             why = f"; the last error: {trouble}" if dropped and trouble else ""
             self.warn("closed", f"closed; events lost: {lost}{why}")
-        return told
+        return reported
 
     # For the sending thread
 
@@ -335,7 +335,7 @@ class Sender:
         return None if wait is None else max(wait, self._paused_until - self._clock.monotonic(), 0.0)
 
     def _is_left(self, series: Series, goal: int) -> bool:
-        return series.told < goal and self._ledger.open.get(series.subject) is series
+        return series.reported < goal and self._ledger.open.get(series.subject) is series
 
     def _await(self, done: Callable[[], bool], deadline: float, driven: bool) -> bool:
         while True:
@@ -478,10 +478,10 @@ class Recorder:
         atexit.unregister(self._at_exit)
         with self._starting:
             thread = self._thread
-        told = self._sender.close(seconds(timeout), driven=thread is not None)
+        reported = self._sender.close(seconds(timeout), driven=thread is not None)
         if thread is not None and thread is not threading.current_thread():
             thread.join(JOIN)
-        return told
+        return reported
 
     @property
     def lost(self) -> Mapping[str, int]:

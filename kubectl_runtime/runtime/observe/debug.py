@@ -46,7 +46,7 @@ from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.observe.health_checks import Watched
 from kubectl_runtime.runtime.queue.runs import EndedRun
 from kubectl_runtime.runtime.queue.work_queue import FailingRow, KeyState, RunningRow, ScheduledRow
-from kubectl_runtime.runtime.reconcile.invoker import Told
+from kubectl_runtime.runtime.reconcile.invoker import LastFailure
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 
 if TYPE_CHECKING:
@@ -468,12 +468,12 @@ class _Errors:
     def __init__(self, details: bool) -> None:
         self._details = details
 
-    def __call__(self, told: object) -> str:
-        if not isinstance(told, Told):
+    def __call__(self, failure: object) -> str:
+        if not isinstance(failure, LastFailure):
             return ""
         if self._details:
-            return _cut(told.text)
-        kind, code = told.alike
+            return _cut(failure.text)
+        kind, code = failure.alike
         return _cut(f"{kind} {code}" if code else kind)
 
 
@@ -504,27 +504,27 @@ def _controller(running: Inspected, rows: int, error: _Errors) -> ControllerStat
 def _running(row: RunningRow, now: float, error: _Errors) -> KeyRow:
     return KeyRow(name=_name(row.key), state=KeyState.RUNNING, reason=_cut(row.reason),
                   age=_rounded(now - row.started), waited=_rounded(row.waited), attempt=row.attempt,
-                  error=error(row.told))
+                  error=error(row.last_failure))
 
 
 def _scheduled(row: ScheduledRow, now: float, error: _Errors) -> KeyRow:
     late = now - row.at
     return KeyRow(name=_name(row.key), state=row.state, reason=_cut(row.reason), age=_rounded(max(0.0, late)),
-                  due_in=_rounded(-late), bulk=row.bulk, error=error(row.told))
+                  due_in=_rounded(-late), bulk=row.bulk, error=error(row.last_failure))
 
 
 def _failing(row: FailingRow, now: float, error: _Errors) -> KeyRow:
-    told = row.told
+    failure = row.last_failure
+    known = failure if isinstance(failure, LastFailure) else None
     return KeyRow(name=_name(row.key), state=row.state, due_in=None if row.at is None else _rounded(row.at - now),
-                  failures=row.failures, failing_for=_rounded(now - told.since) if isinstance(told, Told) else 0.0,
-                  error=error(told), failed_run=told.run_id if isinstance(told, Told) else "",
-                  succeeded=_rounded(now - told.succeeded)
-                  if isinstance(told, Told) and told.succeeded is not None else None)
+                  failures=row.failures, failing_for=0.0 if known is None else _rounded(now - known.since),
+                  error=error(failure), failed_run="" if known is None else known.run_id,
+                  succeeded=None if known is None or known.succeeded is None else _rounded(now - known.succeeded))
 
 
 def _ended(row: EndedRun, now: float, error: _Errors) -> RunRow:
     return RunRow(name=_name(row.key), result=row.result, took=_rounded(row.took), ago=_rounded(now - row.ended),
-                  waited=_rounded(row.waited), reason=_cut(str(row.reason)), error=error(row.told))
+                  waited=_rounded(row.waited), reason=_cut(str(row.reason)), error=error(row.last_failure))
 
 
 def _watches(controllers: Iterable[Inspected]) -> list[WatchRow]:

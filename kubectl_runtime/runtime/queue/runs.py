@@ -3,7 +3,7 @@
 A run collects what the library writes in its scope (see `core.scope` and `record_write`). A write by a thread that the
 reconciler started belongs to no run, unless that thread has a copy of the run's context.
 
-Two things may happen to a key many times in a row without a failure (`Streak`):
+Two things may happen to a key many times in a row without a failure (`Repeated`):
 
     in a row                     1      2      3      4      5      6 and more
     requeue after less than 0.1 s  5 ms   10     20     40     80     100 ms, or the requested delay if it is longer
@@ -118,8 +118,8 @@ class FailureState:
     subject: Subject | None = None
     foreign: int = 0
     """How many of the last failing runs in a row had writes that changed nothing and yet got a new version."""
-    told: object = None
-    """What the log keeps of the failure (`Told`)."""
+    last_failure: object = None
+    """What the log keeps of the failure (`LastFailure`)."""
 
 
 class Failures(Generic[K]):
@@ -266,7 +266,7 @@ def requeued_after(delay: float) -> Requeued:
     return Requeued(f"asked to run again after {delay:.4g} s")
 
 
-class Streak(Enum):
+class Repeated(Enum):
     """What may happen to a key many times in a row without a failure."""
 
     SOON = "it asks to run again at once"
@@ -285,11 +285,11 @@ class Outcome:
     """After a failure: the versions that the run made itself. None: every version that its writes returned."""
     waits_beyond: frozenset[str] = frozenset()
     """After a terminal error: the resourceVersions of the object that lead to no new run."""
-    streak: Streak | None = None
+    repeated: Repeated | None = None
     delays_requeue: bool = False
     """The key is in a loop: the next run waits, whatever requests it."""
-    told: object = None
-    """After a failure: what the log keeps of it for the next run of this key (`Told`)."""
+    last_failure: object = None
+    """After a failure: what the log keeps of it for the next run of this key (`LastFailure`)."""
 
     @property
     def failed(self) -> bool:
@@ -299,7 +299,7 @@ class Outcome:
     @property
     def keeps_failures(self) -> bool:
         """Whether the failure count is left unchanged because the outcome is inconclusive."""
-        return self.result is RunResult.SKIPPED or self.streak is Streak.CONFLICT
+        return self.result is RunResult.SKIPPED or self.repeated is Repeated.CONFLICT
 
 
 SUCCEEDED = Outcome()
@@ -329,13 +329,13 @@ class Run:
     _written: Mapping[Version, None] = {}
     """The versions that the runs of this key made while it was failing."""
     foreign = 0
-    told: object = None
+    last_failure: object = None
     depth = 0
     """How many keys were due after this key had been taken out."""
     retry = False
     """The run is a retry: only the last failure requested it."""
     bulk = False
-    in_a_row: tuple[Streak, int] | None = None
+    in_a_row: tuple[Repeated, int] | None = None
     stop: StopToken | None = None
     """The stop token of a run with a timeout; set when the time is up, or by the shutdown."""
     writes = NO_WRITES
@@ -361,7 +361,7 @@ class Run:
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float,
                  waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
-                 bulk: bool = False, streak: tuple[Streak, int] | None = None) -> None:
+                 bulk: bool = False, repeated: tuple[Repeated, int] | None = None) -> None:
         """`causes`: the changes that led to the run, when there are more than the request's."""
         self.key = key
         self.request = request
@@ -373,15 +373,15 @@ class Run:
         self.known: Known = _nothing
         if state is not None:
             self.failures, self._subject, self.waits_beyond = state.count, state.subject, state.waits_beyond
-            self.told, self.foreign = state.told, state.foreign
+            self.last_failure, self.foreign = state.last_failure, state.foreign
             if state.waits_beyond:
                 self._written = state.writes
         if retry:
             self.retry = True
         if bulk:
             self.bulk = True
-        if streak is not None:
-            self.in_a_row = streak
+        if repeated is not None:
+            self.in_a_row = repeated
 
     @property
     def causes(self) -> Sequence[Version | None]:
@@ -407,21 +407,21 @@ class Run:
         """Set the object of this run. If its generation or uid differs from what failed, the failure count is 0."""
         before, self.record, self._subject = self._subject, record, None
         if self.failures and before is not None and Subject.of(record).differs_from(before):
-            self.failures, self.told = 0, None
+            self.failures, self.last_failure = 0, None
 
     @property
     def failures_if_it_fails(self) -> int:
         """Failures in a row if this run fails as well. A run that a trigger requested does not raise the count."""
-        asked = self.retry or not self.failures or self.times_in_a_row(Streak.CONFLICT)
+        asked = self.retry or not self.failures or self.times_in_a_row(Repeated.CONFLICT)
         return self.failures + 1 if asked else self.failures
 
     def own_changes(self) -> dict[Version, None]:
         """The versions that the run made itself; see `MOST_FOREIGN`."""
         return self.writes.versions() if self.foreign >= MOST_FOREIGN else self.writes.changes()
 
-    def times_in_a_row(self, streak: Streak) -> int:
-        """How many runs just before this one ended with this `streak`."""
-        return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is streak else 0
+    def times_in_a_row(self, repeated: Repeated) -> int:
+        """How many runs just before this one ended with this `repeated`."""
+        return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is repeated else 0
 
     def begins_write(self, ref: ObjectRef | None) -> None:
         """This thread is about to write the object `ref` (None: a new object). Keep its stored version, since the watch
@@ -514,8 +514,8 @@ class EndedRun(NamedTuple):
     took: float
     ended: float
     result: RunResult
-    told: object
-    """After a failure: what the log keeps of it (`Told`)."""
+    last_failure: object
+    """After a failure: what the log keeps of it (`LastFailure`)."""
 
 
 class RunHistory:
@@ -538,7 +538,7 @@ class RunHistory:
     def ended(self, run: Run, outcome: Outcome, now: float) -> None:
         """`run` has ended at `now`."""
         took = now - run.started
-        row = (run.key, run.request.reason, run.waited, took, now, outcome.result, outcome.told)
+        row = (run.key, run.request.reason, run.waited, took, now, outcome.result, outcome.last_failure)
         self.runs += 1
         if outcome.error is not None:
             self.failed += 1
@@ -585,14 +585,14 @@ def requeued(run: Run, after: float) -> Outcome:
     """The outcome of a `run` that succeeded and requested another run `after` this many seconds."""
     if after >= LEAST:
         return Outcome(after, RunResult.REQUEUE_AFTER)
-    times = run.times_in_a_row(Streak.SOON) + 1
+    times = run.times_in_a_row(Repeated.SOON) + 1
     least = _STEPS.delay(times)
-    return Outcome(max(after, least), RunResult.REQUEUE_AFTER, streak=Streak.SOON)
+    return Outcome(max(after, least), RunResult.REQUEUE_AFTER, repeated=Repeated.SOON)
 
 
 def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | None:
     """The outcome of a `run` that lost against a newer version; None when it counts as an ordinary failure."""
-    times = run.times_in_a_row(Streak.CONFLICT) + 1
+    times = run.times_in_a_row(Repeated.CONFLICT) + 1
     if times > CONFLICTS:
         return None
-    return Outcome(_JITTERED.delay(times, rng), RunResult.ERROR, error, streak=Streak.CONFLICT)
+    return Outcome(_JITTERED.delay(times, rng), RunResult.ERROR, error, repeated=Repeated.CONFLICT)

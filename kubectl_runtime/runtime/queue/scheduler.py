@@ -18,9 +18,9 @@ There is at most one entry per key, in one of four places:
     remove           nothing       -> gone                            -> gone                -> gone
 
 There are two classes. *Background* entries (the initial list, a resync; `bulk` in the code) run when no *urgent* entry
-(`fresh` in the code) is due, and at every `BULK_TURN`-th turn, so that neither class starves. An urgent request turns
-the entry that it joins into an urgent entry, at the end of the urgent lane if it was ready. `to_bulk` is the way back
-for an entry whose requests carry nothing new.
+is due, and at every `BULK_TURN`-th turn, so that neither class starves. An urgent request turns the entry that it joins
+into an urgent entry, at the end of the urgent lane if it was ready. `to_background` is the way back for an entry whose
+requests carry nothing new.
 
 The *limit* makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time that was
 requested. It only decreases, and `at` never exceeds it, so a key that is triggered without end still runs.
@@ -174,10 +174,10 @@ class Scheduler(Generic[K, M]):
         self.entry = self._entries.get
         """`entry(key)`: its entry, read-only; None when nothing is scheduled for it."""
         self._heap: list[tuple[float, int, Entry[K, M]]] = []
-        self._fresh: Lane[K, M] = Lane(READY, bulk=False)
-        self._bulk: Lane[K, M] = Lane(READY, bulk=True)
+        self._urgent: Lane[K, M] = Lane(READY, bulk=False)
+        self._background: Lane[K, M] = Lane(READY, bulk=True)
         self._limited: Lane[K, M] = Lane(LIMITED)
-        self._fresh_in_a_row = 0
+        self._urgent_in_a_row = 0
         self._items = count()
         self.waiting_retries = 0
         """How many waiting entries are retries."""
@@ -205,10 +205,10 @@ class Scheduler(Generic[K, M]):
 
     def first(self, most: int) -> tuple[list[Entry[K, M]], list[Entry[K, M]]]:
         """Up to `most` ready entries, urgent first; and up to `most` waiting entries that are no retries."""
-        fresh = self._fresh.first(most)
+        urgent = self._urgent.first(most)
         waiting = soonest(self._heap, most,
                           lambda item, entry: entry.item == item and not entry.retry)
-        return fresh + self._bulk.first(most - len(fresh)), waiting
+        return urgent + self._background.first(most - len(urgent)), waiting
 
     def trigger(self, key: K, message: M, now: float, *, bulk: bool = False) -> None:
         """Something changed: run `key` now, or after the debounce."""
@@ -220,7 +220,7 @@ class Scheduler(Generic[K, M]):
             if self._heap or self._limited.items:
                 self._promote(now)  # entries that were due before this one go first
             self._entries[key] = entry = Entry(key, message, now, now, bulk, False, READY)
-            (self._bulk if bulk else self._fresh).items.append(entry)
+            (self._background if bulk else self._urgent).items.append(entry)
             return
         self._join(entry, message, bulk)
         if entry.at > now:  # a due entry is never put off
@@ -248,16 +248,16 @@ class Scheduler(Generic[K, M]):
         """Take out the next due entry whose key is not `running`; None when there is none."""
         if self._heap or self._limited.items:
             self._promote(now)
-        bulk = self._bulk
+        bulk = self._background
         while True:
-            turn = self._fresh_in_a_row >= BULK_TURN - 1 and bulk.items and len(bulk)
-            entry = (bulk if turn else self._fresh).pop() or bulk.pop()
+            turn = self._urgent_in_a_row >= BULK_TURN - 1 and bulk.items and len(bulk)
+            entry = (bulk if turn else self._urgent).pop() or bulk.pop()
             if entry is None:
                 return None
             if entry.key in running:
                 entry.place = HELD
                 continue
-            self._fresh_in_a_row = 0 if entry.bulk else self._fresh_in_a_row + 1
+            self._urgent_in_a_row = 0 if entry.bulk else self._urgent_in_a_row + 1
             entry.place = GONE
             del self._entries[entry.key]
             return entry
@@ -269,7 +269,7 @@ class Scheduler(Generic[K, M]):
             entry.place = READY
             self._lane_of(entry).items.appendleft(entry)
 
-    def to_bulk(self, key: K) -> None:
+    def to_background(self, key: K) -> None:
         """The pending requests turned out to carry nothing new: if the entry is due, move it to the end of the
         background lane. Call it instead of `release`, for a key that does not run any more.
         """
@@ -305,7 +305,7 @@ class Scheduler(Generic[K, M]):
         self._entries.clear()
         self._heap.clear()
         self.waiting_retries = 0
-        for lane in (self._fresh, self._bulk, self._limited):
+        for lane in (self._urgent, self._background, self._limited):
             lane.clear()
         return dropped
 
@@ -313,8 +313,8 @@ class Scheduler(Generic[K, M]):
         """How many entries are ready. A key may have started to run since then; `pop_due` checks that."""
         if self._heap or self._limited.items:
             self._promote(now)
-        fresh, bulk = self._fresh, self._bulk
-        return len(fresh.items) - fresh.left + len(bulk.items) - bulk.left
+        urgent, bulk = self._urgent, self._background
+        return len(urgent.items) - urgent.left + len(bulk.items) - bulk.left
 
     def next_due(self) -> float | None:
         """When the next waiting or limited entry becomes ready; None when there is none. Ready and held entries do not
@@ -340,8 +340,8 @@ class Scheduler(Generic[K, M]):
         if entry.bulk and not bulk:
             if entry.place == READY:
                 entry.bulk = False
-                self._bulk.leave()
-                self._fresh.items.append(entry)
+                self._background.leave()
+                self._urgent.items.append(entry)
             entry.bulk = False
         if entry.place == LIMITED:
             entry.message = message
@@ -401,7 +401,7 @@ class Scheduler(Generic[K, M]):
         self._lane_of(entry).items.append(entry)
 
     def _lane_of(self, entry: Entry[K, M]) -> Lane[K, M]:
-        return self._bulk if entry.bulk else self._fresh
+        return self._background if entry.bulk else self._urgent
 
     def _compact(self) -> None:
         """Moves and removals leave stale items behind; drop them before they outnumber the live ones."""

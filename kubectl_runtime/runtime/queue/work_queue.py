@@ -58,9 +58,9 @@ from kubectl_runtime.runtime.queue.runs import (
     Failures,
     FailureState,
     Outcome,
+    Repeated,
     RetryRateLimit,
     Run,
-    Streak,
     causes_of,
     is_own,
     requeued_after,
@@ -88,8 +88,8 @@ class RunningRow(NamedTuple):
     started: float
     waited: float
     attempt: int
-    told: object
-    """What the log keeps of the failure before (`Told`); None when there was none."""
+    last_failure: object
+    """What the log keeps of the failure before (`LastFailure`); None when there was none."""
 
 
 class ScheduledRow(NamedTuple):
@@ -101,7 +101,7 @@ class ScheduledRow(NamedTuple):
     """When it became or will become due."""
     bulk: bool
     state: KeyState
-    told: object
+    last_failure: object
 
 
 class FailingRow(NamedTuple):
@@ -112,7 +112,7 @@ class FailingRow(NamedTuple):
     at: float | None
     """When its next run is due; None when none is scheduled."""
     failures: int
-    told: object
+    last_failure: object
 
 
 @dataclass(slots=True)
@@ -150,18 +150,18 @@ def looked_at(now: float, most: int, scheduler: Scheduler[Key, ReconcileRequest]
 
 
 def _running(run: Run) -> RunningRow:
-    return RunningRow(run.key, str(run.request.reason), run.started, run.waited, run.failures + 1, run.told)
+    return RunningRow(run.key, str(run.request.reason), run.started, run.waited, run.failures + 1, run.last_failure)
 
 
 def _scheduled(entry: Entry[Key, ReconcileRequest], failures: Failures[Key]) -> ScheduledRow:
     state = failures.get(entry.key)
     return ScheduledRow(entry.key, str(entry.message.reason), entry.at, entry.bulk, _state_of(entry),
-                        None if state is None else state.told)
+                        None if state is None else state.last_failure)
 
 
 def _failing(key: Key, state: FailureState, entry: Entry[Key, ReconcileRequest] | None, runs: bool) -> FailingRow:
     doing = KeyState.RUNNING if runs else KeyState.WAITS_FOR_CHANGE if entry is None else _state_of(entry)
-    return FailingRow(key, doing, None if entry is None else entry.at, state.count, state.told)
+    return FailingRow(key, doing, None if entry is None else entry.at, state.count, state.last_failure)
 
 
 def _state_of(entry: Entry[Key, ReconcileRequest]) -> KeyState:
@@ -259,7 +259,7 @@ class WorkQueue:
         self._wrote = False
         """Whether a run that wrote something has ended. Until then only a change that arrives while its key runs can
         be the key's own event."""
-        self._streaks: dict[Key, tuple[Streak, int]] = {}
+        self._repeated: dict[Key, tuple[Repeated, int]] = {}
         self._own_events = OwnEvents()
         self._requeue_delays: dict[Key, float] = {}
         """The keys in a loop or at the limit of a KeyRate, and when each may run next."""
@@ -293,7 +293,7 @@ class WorkQueue:
 
     def keys(self) -> set[Key]:
         """All keys with any state: scheduled, running, failing or repeating an outcome."""
-        return {*self._scheduler.keys(), *self._running, *self._failures.keys(), *self._streaks}
+        return {*self._scheduler.keys(), *self._running, *self._failures.keys(), *self._repeated}
 
     def due_at(self, key: Key) -> float | None:
         """When `key` is to run; None when nothing is scheduled for it."""
@@ -340,7 +340,7 @@ class WorkQueue:
         key = entry.key
         # By position: Python makes a dict for keyword arguments.
         self._running[key] = run = Run(key, entry.message, self._failing.get(key), now, now - entry.at, entry.further,
-                                       entry.retry, entry.bulk, self._streaks.get(key))
+                                       entry.retry, entry.bulk, self._repeated.get(key))
         if self._rates is not None:
             for free in self._rates.began(key, now):
                 self._requeue_delays.pop(free, None)
@@ -358,7 +358,7 @@ class WorkQueue:
             self._scheduler.release(key)
             return False
         self._tell_rate_limit(run, outcome, now)
-        self._count_streak(run, outcome)
+        self._count_repeated(run, outcome)
         if run.quiet and not run.forgotten:
             self._pass_over(run)
         failed, retried, no_news = outcome.failed, False, False
@@ -370,15 +370,15 @@ class WorkQueue:
             self._fail(run, outcome)
         else:
             self._failures.forget(key)
-            no_news = len(run.writes) > 0 and self._expect_own_events(run) and outcome.streak is None
+            no_news = len(run.writes) > 0 and self._expect_own_events(run) and outcome.repeated is None
         self._wrote = self._wrote or len(run.writes) > 0
         if outcome.delay is not None and not run.forgotten:
             retried = failed
             reason = RETRIED if failed else requeued_after(outcome.delay)
             self._scheduler.add(key, ReconcileRequest(run.request.ref, reason),
-                                now + outcome.delay, now, bulk=run.bulk, retry=failed and outcome.streak is None)
+                                now + outcome.delay, now, bulk=run.bulk, retry=failed and outcome.repeated is None)
         if no_news:
-            self._scheduler.to_bulk(key)
+            self._scheduler.to_background(key)
         self._scheduler.release(key)
         again = 0.0 if self._rates is None else self._rates.next_at(key)
         if outcome.delays_requeue and not run.forgotten:
@@ -410,7 +410,7 @@ class WorkQueue:
         """Drop the state of `key`: its object was deleted, or belongs to another replica now."""
         self._failures.forget(key)
         self._scheduler.remove(key)
-        self._streaks.pop(key, None)
+        self._repeated.pop(key, None)
         self._requeue_delays.pop(key, None)
         if self._rates is not None and (again := self._rates.next_at(key)):  # a namesake is made again and again, too
             self._requeue_delays[key] = again
@@ -427,7 +427,7 @@ class WorkQueue:
         """Start no more runs and drop all pending keys; returns how many there were."""
         self._closed = True
         self._failures.clear()
-        self._streaks.clear()
+        self._repeated.clear()
         self._own_events.clear()
         self._requeue_delays.clear()
         return self._scheduler.clear()
@@ -447,7 +447,7 @@ class WorkQueue:
     def _fail(self, run: Run, outcome: Outcome) -> None:
         key, writes = run.key, run.writes.versions() if outcome.own is None else outcome.own
         state = self._failures.failed(key, run.failures_if_it_fails, writes)
-        state.waits_beyond, state.subject, state.told = outcome.waits_beyond, run.subject, outcome.told
+        state.waits_beyond, state.subject, state.last_failure = outcome.waits_beyond, run.subject, outcome.last_failure
         met = len(writes) < len(run.writes)
         state.foreign = run.foreign + 1 if met else run.foreign if run.foreign >= MOST_FOREIGN else 0
         entry = self._scheduler.entry(key)
@@ -480,9 +480,9 @@ class WorkQueue:
         else:
             self._rate_limit.succeeded(now, holding=self._scheduler.held_back > 0)
 
-    def _count_streak(self, run: Run, outcome: Outcome) -> None:
-        streak = outcome.streak
-        if streak is not None and not run.forgotten:
-            self._streaks[run.key] = (streak, run.times_in_a_row(streak) + 1)
+    def _count_repeated(self, run: Run, outcome: Outcome) -> None:
+        repeated = outcome.repeated
+        if repeated is not None and not run.forgotten:
+            self._repeated[run.key] = (repeated, run.times_in_a_row(repeated) + 1)
         elif run.in_a_row is not None and (run.forgotten or not outcome.keeps_failures):
-            self._streaks.pop(run.key, None)
+            self._repeated.pop(run.key, None)

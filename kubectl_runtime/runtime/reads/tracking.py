@@ -47,7 +47,7 @@ from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee, hearers
-from kubectl_runtime.runtime.queue.runs import Outcome, Run, Streak
+from kubectl_runtime.runtime.queue.runs import Outcome, Repeated, Run
 from kubectl_runtime.runtime.reads.dependencies import (
     Dependencies,
     Identity,
@@ -690,7 +690,7 @@ class Reads:
         something, or is of one of the `readers`."""
         with self._lock:
             nodes = run.reads
-            good = outcome.error is None and outcome.streak is not Streak.CONFLICT
+            good = outcome.error is None and outcome.repeated is not Repeated.CONFLICT
             absent = run.record is not None and not run.record.head.uid  # a run for an object that is gone
             if run.forgotten or run.ends_reads or outcome.result is RunResult.GONE or (good and absent):
                 self._dependencies.forget(run.key, nodes)

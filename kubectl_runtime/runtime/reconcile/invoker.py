@@ -135,7 +135,7 @@ OTHER_KINDS: Alike = ("errors of many kinds", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LastFailure:
     """What the log keeps of a key that failed the last time it ran."""
 
     text: str
@@ -152,7 +152,7 @@ KEPT = 4096
 """Keys of a controller whose last success is remembered."""
 
 
-class Crowd:
+class FailureGroup:
     """Aggregates failures of one kind within `WITHIN` and decides which are logged. Pure."""
 
     def __init__(self) -> None:
@@ -187,44 +187,45 @@ class RunLog:
     """The log lines of one controller's runs. Safe to use from any thread."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, aborted: StopToken,
-                 on_crowd: Callable[[], object] = lambda: None) -> None:
-        """`aborted`: the shutdown's token, which ends runs. `on_crowd` is called when many keys fail alike; it must not
+                 on_many: Callable[[], object] = lambda: None) -> None:
+        """`aborted`: the shutdown's token, which ends runs. `on_many` is called when many keys fail alike; it must not
         block."""
         self._logger = logger
         self._enabled_for = logger.logger.isEnabledFor  # the logger's own, since the adapter only forwards the call
         self._clock = clock
         self._aborted = aborted
-        self._on_crowd = on_crowd
+        self._on_many = on_many
         self._lock = threading.Lock()
-        self._failures: dict[Alike, Crowd] = {}
-        self._recoveries: dict[Alike, Crowd] = {}
+        self._failures: dict[Alike, FailureGroup] = {}
+        self._recoveries: dict[Alike, FailureGroup] = {}
         self._succeeded: dict[Key, float] = {}
         """When keys last succeeded, for the `KEPT` latest, oldest first."""
 
-    def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> Told:
+    def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> LastFailure:
         """Log a failed run; returns what the log keeps of it."""
         now = self._clock.monotonic()
-        before = run.told if isinstance(run.told, Told) else None
+        before = run.last_failure if isinstance(run.last_failure, LastFailure) else None
         text = described(error)
         alike = (type(error).__name__, error.code if isinstance(error, ApiError) else 0)
         attempts = before.attempts + 1 if before is not None else 1
         succeeded = self._succeeded.pop(run.key, None) if before is None else before.succeeded
-        told = Told(text, alike, attempts, before.since if before is not None else now, ctx.reconcile_id, succeeded)
+        since = before.since if before is not None else now
+        failure = LastFailure(text, alike, attempts, since, ctx.reconcile_id, succeeded)
         if ctx.stop.is_set():
             why = "by the shutdown" if self._aborted.is_set() else f"by its stop token ({ctx.stop.reason})"
             self._say(logging.WARNING, ctx, "%s: ended %s: %s", said(ctx.ref), why, text)
         elif before is None or before.text != text:
-            self._fails_anew(told, ctx, outcome, error, now)
+            self._new_failure(failure, ctx, outcome, error, now)
         elif attempts & (attempts - 1) == 0:
-            self._still_fails(told, ctx, outcome, error, now)
-        return told
+            self._still_fails(failure, ctx, outcome, error, now)
+        return failure
 
     def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
         """A run ended, with or without an error."""
-        told = run.told
+        failure = run.last_failure
         if outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
-            if isinstance(told, Told):
-                self._recovered(told, ctx, now)
+            if isinstance(failure, LastFailure):
+                self._recovered(failure, ctx, now)
             self._succeeded.pop(run.key, None)
             self._succeeded[run.key] = now
             if len(self._succeeded) > KEPT:
@@ -239,42 +240,44 @@ class RunLog:
         self._say(logging.WARNING, ctx, "%s: took %s, longer than the %s that run_timeout gives a run: end it when "
                   "ctx.stop is set", said(ctx.ref), readable(took), readable(timeout))
 
-    def _fails_anew(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
+    def _new_failure(self, failure: LastFailure, ctx: Context[Any], outcome: Outcome, error: BaseException,
+                     now: float) -> None:
         with self._lock:
-            alike, crowd = _crowd(self._failures, told.alike, now)
-            tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
+            alike, group = _group_of(self._failures, failure.alike, now)
+            tell, together, count, age = group.add(now), group.together, group.count, group.age(now)
         level, what = _kind(error, outcome)
         if not tell:
             return
         if together:
             self._say(level, ctx, "%d objects have failed (%s) within %s, the last one is %s: %s", count,
-                      _alike(alike), readable(age), said(ctx.ref), told.text)
-            self._on_crowd()
+                      _alike(alike), readable(age), said(ctx.ref), failure.text)
+            self._on_many()
             return
         place = user_place(error) if isinstance(error, RequestError) else ""
         trace = None if isinstance(error, KubeError) else (type(error), error, user_trace(error))
-        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s%s", said(ctx.ref), what, told.attempts, _again(outcome),
-                  told.text, f" ({place})" if place else "",
+        self._say(level, ctx, "%s: %s (attempt %d, %s): %s%s%s", said(ctx.ref), what, failure.attempts, _again(outcome),
+                  failure.text, f" ({place})" if place else "",
                   "; more failures of this kind are only counted for a while" if count == SINGLY else "", trace=trace)
 
-    def _still_fails(self, told: Told, ctx: Context[Any], outcome: Outcome, error: BaseException, now: float) -> None:
+    def _still_fails(self, failure: LastFailure, ctx: Context[Any], outcome: Outcome, error: BaseException,
+                     now: float) -> None:
         with self._lock:
-            tell = _crowd(self._failures, told.alike, now)[1].may_repeat(now)
+            tell = _group_of(self._failures, failure.alike, now)[1].may_repeat(now)
         if tell:
             level, _ = _kind(error, outcome)
-            self._say(level, ctx, "%s: still fails after %d attempts in %s (%s): %s", said(ctx.ref), told.attempts,
-                      readable(now - told.since), _again(outcome), told.text)
+            self._say(level, ctx, "%s: still fails after %d attempts in %s (%s): %s", said(ctx.ref), failure.attempts,
+                      readable(now - failure.since), _again(outcome), failure.text)
 
-    def _recovered(self, told: Told, ctx: Context[Any], now: float) -> None:
+    def _recovered(self, failure: LastFailure, ctx: Context[Any], now: float) -> None:
         with self._lock:
-            alike, crowd = _crowd(self._recoveries, told.alike, now)
-            tell, together, count, age = crowd.add(now), crowd.together, crowd.count, crowd.age(now)
+            alike, group = _group_of(self._recoveries, failure.alike, now)
+            tell, together, count, age = group.add(now), group.together, group.count, group.age(now)
         if tell and together:
             self._say(logging.INFO, ctx, "%d objects work again after failures (%s) within %s, the last one %s", count,
                       _alike(alike), readable(age), said(ctx.ref))
         elif tell:
             self._say(logging.INFO, ctx, "%s: works again after %d failed attempt%s in %s", said(ctx.ref),
-                      told.attempts, "" if told.attempts == 1 else "s", readable(now - told.since))
+                      failure.attempts, "" if failure.attempts == 1 else "s", readable(now - failure.since))
 
     def _say(self, level: int, ctx: Context[Any], message: str, *args: object,
              trace: ExcInfo | None = None) -> None:
@@ -282,17 +285,17 @@ class RunLog:
             self._logger.log(level, message, *args, exc_info=trace, extra=run_fields(ctx))
 
 
-def _crowd(crowds: dict[Alike, Crowd], alike: Alike, now: float) -> tuple[Alike, Crowd]:
+def _group_of(groups: dict[Alike, FailureGroup], alike: Alike, now: float) -> tuple[Alike, FailureGroup]:
     """The kind of a failure and its count; further kinds than `MOST_KINDS` are counted as one kind."""
-    found = crowds.get(alike)
-    if found is None and len(crowds) >= MOST_KINDS:
-        for kind in [kind for kind, crowd in crowds.items() if crowd.age(now) >= WITHIN]:
-            del crowds[kind]
-        if len(crowds) >= MOST_KINDS:
+    found = groups.get(alike)
+    if found is None and len(groups) >= MOST_KINDS:
+        for kind in [kind for kind, group in groups.items() if group.age(now) >= WITHIN]:
+            del groups[kind]
+        if len(groups) >= MOST_KINDS:
             alike = OTHER_KINDS
-            found = crowds.get(alike)
+            found = groups.get(alike)
     if found is None:
-        found = crowds[alike] = Crowd()
+        found = groups[alike] = FailureGroup()
     return alike, found
 
 
@@ -361,10 +364,10 @@ class Invoker:
 
     def __init__(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, store: Store[Any],
                  environment: Environment[Any], on_result: ResultCallback | None = None, *,
-                 parts: Sequence[RunPart] = (), on_crowd: Callable[[], object] = lambda: None,
+                 parts: Sequence[RunPart] = (), on_many: Callable[[], object] = lambda: None,
                  ready: str | None = None, reads: EndedReads | None = None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` gets a report of each run that called
-        the reconciler, in the thread of the run. `parts` take part in each run. `on_crowd`: see `RunLog`. `ready`: the
+        the reconciler, in the thread of the run. `parts` take part in each run. `on_many`: see `RunLog`. `ready`: the
         type of the condition that shows how the last run ended. `reads`: learns of the end of runs after all parts."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
@@ -373,7 +376,7 @@ class Invoker:
         self._environment = environment
         self._stored = environment.stored
         self._on_result = on_result
-        self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_crowd)
+        self._log = RunLog(environment.logger, environment.clock, environment.shutdown.aborted, on_many)
         self._policy_guard = Guard(f"the error policy {name_of(error_policy)}, which the default backoff replaces,",
                                    environment.logger, environment.clock)
         self._result_guard = Guard(f"the result callback {name_of(on_result)}", environment.logger, environment.clock)
@@ -438,7 +441,7 @@ class Invoker:
         if scope is not None:
             scope.logged = ctx  # log lines of this thread name the run
         outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
-        return replace(outcome, delays_requeue=True) if self._tell(run, ctx, outcome) else outcome
+        return replace(outcome, delays_requeue=True) if self._report(run, ctx, outcome) else outcome
 
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
@@ -480,7 +483,7 @@ class Invoker:
                               waits_beyond=frozenset((obj.resource_version, *versions)) - {""})
         else:
             outcome = Outcome(self._delay_after(obj, error, ctx), RunResult.ERROR, error, own)
-        return replace(outcome, told=self._log.failed(run, ctx, outcome, error))
+        return replace(outcome, last_failure=self._log.failed(run, ctx, outcome, error))
 
     def _delay_after(self, obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
         if self._error_policy is None:
@@ -495,7 +498,7 @@ class Invoker:
             raise _wrong_type(policy, action, ctx.ref)
         return action.requeue_after
 
-    def _tell(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
+    def _report(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
         """Log the run and report it. Returns whether its key needs a requeue delay."""
         timeout, now = self._environment.run_timeout, self._environment.clock.monotonic()
         if timeout is not None and now - run.started > timeout:

@@ -36,7 +36,7 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.own_writes import Version
-from kubectl_runtime.runtime.queue.runs import NO_WRITES, RETRIED, Outcome, Requeued, Run, Streak, is_own
+from kubectl_runtime.runtime.queue.runs import NO_WRITES, RETRIED, Outcome, Repeated, Requeued, Run, is_own
 
 RUNS, WITHIN = 50, 60.0
 FEW, COMES_BACK = 10, 3
@@ -118,7 +118,7 @@ class LoopDetector:
     def ended(self, run: Run, outcome: Outcome, now: float) -> bool:
         """A run ended. Whether its key is in a loop and needs a requeue delay. Runs of one key end one after the other,
         so no other thread uses its trail during this call."""
-        soon = (outcome.streak is not None and outcome.streak is Streak.SOON) or run.triggered_itself
+        soon = (outcome.repeated is not None and outcome.repeated is Repeated.SOON) or run.triggered_itself
         written = run.writes
         if not soon and (written is NO_WRITES or not written) and run.key not in self.trails:
             return False  # most runs, which need not wait for the lock

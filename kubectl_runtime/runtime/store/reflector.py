@@ -20,7 +20,7 @@ nothing, unless `relist_triggers` is set, which passes on an Apply for each. Ver
 a list whose `Init` is `suspect`, an object is unchanged only if its content is the same as well, and each passes on an
 Apply. A Delete within a list (of a stream) also removes the object from the side buffer. An object without a name is
 logged and left out. After a defect a new reflector takes over; its first list also delivers what was written and not
-passed on (`untold`).
+passed on (`undelivered`).
 
 If the server went back to older data and so undid a write of this process, it passes on a Delete, or an Apply of the
 stored state, once the versions have overtaken the write.
@@ -280,11 +280,11 @@ class Reflector:
     """Writes the events of one watch into one store, and returns what they changed."""
 
     def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False,
-                 untold: Sequence[Record] = ()) -> None:
-        """`untold`: of a reflector that failed before; the first list delivers what became of these objects."""
+                 undelivered: Sequence[Record] = ()) -> None:
+        """`undelivered`: of a reflector that failed before; the first list delivers what became of these objects."""
         self._writer = writer
         self._relist_triggers = relist_triggers
-        self._untold = untold
+        self._undelivered = undelivered
         self._done: list[Commit] = []
         self._swapped: list[Event[Record]] = []
         self._mark: int | None = None
@@ -328,12 +328,12 @@ class Reflector:
         self._flush(done, version)
         return done
 
-    def untold(self) -> list[Record]:
+    def undelivered(self) -> list[Record]:
         """After an error of this reflector or of the code that passes on its commits: overwritten states that may not
         have been delivered. No list would show that they ever existed."""
         changes = [*self._swapped, *self._changes, *(change for commit in self._done for change in commit.changes)]
         states = (change.previous if isinstance(change, Apply) else obj_of(change) for change in changes)
-        return [*self._untold, *(state for state in states if state is not None)]
+        return [*self._undelivered, *(state for state in states if state is not None)]
 
     def _applied(self, record: Record, stored: Mapping[Key, Record]) -> None:
         head, pending = record.head, self._pending
@@ -401,11 +401,11 @@ class Reflector:
         events.append(INIT_DONE)
         self._swapped = events
         observers, lost = self._writer.replace(new, changed, version, mark)
-        there = {record.uid: record for record in new.values()} if self._untold else {}
-        events[-1:-1] = [Apply(there[state.uid], state) for state in self._untold if state.uid in there]
-        gone = [*lost, *(state for state in self._untold if state.uid not in there)]
+        there = {record.uid: record for record in new.values()} if self._undelivered else {}
+        events[-1:-1] = [Apply(there[state.uid], state) for state in self._undelivered if state.uid in there]
+        gone = [*lost, *(state for state in self._undelivered if state.uid not in there)]
         events[vanished:vanished] = map(Delete, gone)
-        self._buffer, self._suspect, self._swapped, self._untold = {}, False, [], ()
+        self._buffer, self._suspect, self._swapped, self._undelivered = {}, False, [], ()
         return Commit(events, observers, completes=True)
 
     def _flush(self, done: list[Commit], version: str) -> None:

@@ -171,7 +171,7 @@ class Watch(Generic[K]):
         self._relists = -1  # the first complete list does not count
         self._list_began = 0.0
         self._mark: int | None = None
-        self._phase_told: Phase | None = None
+        self._notified_phase: Phase | None = None
         self.store: Store[K] = self._writer.store
         self.stored = self._writer.state
         """The state of the store, for further stores of its users."""
@@ -272,7 +272,7 @@ class Watch(Generic[K]):
                 return
         callback()
 
-    def _tell_undivided(self) -> None:
+    def _notify_undivided(self) -> None:
         with self._hooks:
             callbacks, self._on_undivided = self._on_undivided or (), None
         for callback in callbacks:
@@ -300,8 +300,8 @@ class Watch(Generic[K]):
         now = self._clock.monotonic()
         if now < self._resume_at:
             return self._resume_at - now
-        if self._phase_told is None:
-            self._tell_phase(now)
+        if self._notified_phase is None:
+            self._notify_phase(now)
         self.writes.listen()  # before the first list, which has earlier writes
         try:
             return self._advance(now)
@@ -309,7 +309,7 @@ class Watch(Generic[K]):
             log.exception("%s: internal error; everything is listed and triggered again", self.target)
             self._driver.restart()
             self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers,
-                                        untold=self._reflector.untold())
+                                        undelivered=self._reflector.undelivered())
             return self._failed(Failed(error), self._clock.monotonic())
 
     def run(self) -> None:
@@ -337,7 +337,7 @@ class Watch(Generic[K]):
         elif frame and (version := self._version):
             self._deliver(self._reflector.commits([], version))
         if self._driver.unasked and self._on_undivided is not None:
-            self._tell_undivided()
+            self._notify_undivided()
         now = self._clock.monotonic()
         if frame:
             self._observer.frame_arrived(self._name, frame, now)
@@ -392,8 +392,8 @@ class Watch(Generic[K]):
         failures = max(old.consecutive_failures + 1, 0 if outage is None else outage.failures)
         self._state = WatchState(Phase.WAITING, now, text, failures, old.last_event, max(0, self._relists))
         self._observer.watch_failed(self._name, failure.error, failures, PROBE_SECONDS if failure.away else delay)
-        if self._phase_told is not Phase.WAITING:
-            self._tell_phase(now)
+        if self._notified_phase is not Phase.WAITING:
+            self._notify_phase(now)
         self._failure = failure.error
         for callback in self._on_failure.values():
             callback(failure.error)
@@ -416,8 +416,8 @@ class Watch(Generic[K]):
             self._failure = None
         if healed and old.last_error:
             self._writer.trouble("")
-        if phase is not self._phase_told:
-            self._tell_phase(now)
+        if phase is not self._notified_phase:
+            self._notify_phase(now)
 
     def _wait_for_server(self, trouble: Exception, now: float) -> None:
         """The watch waits for the server, maybe because of the failure of another watch of this client."""
@@ -432,8 +432,8 @@ class Watch(Generic[K]):
                                               consecutive_failures=failures)
         if failures > old.consecutive_failures:  # one watch makes the attempt for all
             self._observer.watch_failed(self._name, trouble, failures, PROBE_SECONDS)
-        if self._phase_told is not Phase.WAITING:
-            self._tell_phase(now)
+        if self._notified_phase is not Phase.WAITING:
+            self._notify_phase(now)
 
     def _finish(self) -> None:
         if not self.stopped:
@@ -442,10 +442,10 @@ class Watch(Generic[K]):
             self._writer.end(self.stop.reason or "stopped")
             now = self._clock.monotonic()
             self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, since=now)
-            self._tell_phase(now)
+            self._notify_phase(now)
 
-    def _tell_phase(self, now: float) -> None:
-        self._phase_told = phase = self._state.phase
+    def _notify_phase(self, now: float) -> None:
+        self._notified_phase = phase = self._state.phase
         self._observer.watch_phase_changed(self._name, phase, now)
 
 

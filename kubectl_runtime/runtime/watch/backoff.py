@@ -220,8 +220,7 @@ class ServerGate:
         return True
 
     def passed(self, now: float) -> None:
-        """The request was answered."""
-        self._reachability.answered()  # an api without a client has no one else to report it
+        """The request was answered, as the client has reported to the shared `Reachability`."""
         if self._waits:
             self._over_since = now
         self._waits = self._its_turn = self._let_go = False

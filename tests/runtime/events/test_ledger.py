@@ -75,12 +75,12 @@ class World:
             self.handle(*self.late.pop(0))
 
     @property
-    def told(self) -> int:
+    def reported(self) -> int:
         return sum(self.counts.values())
 
 
 def request_of(series: Series) -> tuple[str, int | None, int]:
-    return series.name, series.told - series.before if series.exists else None, series.goal - series.before
+    return series.name, series.reported - series.before if series.exists else None, series.goal - series.before
 
 
 STEPS = st.lists(st.sampled_from(["A", "A", "B", "done", "done", "lost", "late", "later", "arrive", "wait", "end"]),
@@ -97,7 +97,7 @@ def play(world: World, steps: list[str]) -> None:
             world.now += SILENCE if step == "end" else 20
         else:
             world.send(step)
-        assert world.told <= world.observed
+        assert world.reported <= world.observed
 
 
 @settings(max_examples=examples(300))
@@ -107,10 +107,10 @@ def test_when_all_requests_end_well_in_the_end_each_observation_is_counted_once(
     play(world, steps)
     while world.ledger.open:
         world.send("done", urgent=True)
-    assert world.told == world.observed
+    assert world.reported == world.observed
     while world.late:
         world.arrive()
-    assert world.told == world.observed
+    assert world.reported == world.observed
     assert world.ledger.lost.total() == 0
 
 
@@ -127,10 +127,10 @@ def test_what_is_refused_is_counted_as_lost_or_told_later_and_never_both(steps: 
         elif step != "arrive":
             world.send(chance.choice(["done", "later", "refused"]))
         lost, ledger = world.ledger.lost, world.ledger
-        waiting = sum(series.untold - series.refused for series in ledger.open.values())
-        assert world.told + lost.total() + waiting == world.observed, Counter(lost)
+        waiting = sum(series.unreported - series.refused for series in ledger.open.values())
+        assert world.reported + lost.total() + waiting == world.observed, Counter(lost)
     world.ledger.drop_all()
-    assert world.told + world.ledger.lost.total() == world.observed
+    assert world.reported + world.ledger.lost.total() == world.observed
 
 
 def test_a_name_that_is_taken_by_somebody_else_is_given_up_for_another() -> None:
@@ -147,9 +147,9 @@ def test_a_name_that_is_taken_by_somebody_else_is_given_up_for_another() -> None
 
 
 @pytest.mark.parametrize("since", [0, 1, 3])
-@pytest.mark.parametrize(("answer", "told"), [(Result.UNKNOWN, True), (Result.LATER, False)])
+@pytest.mark.parametrize(("answer", "reported"), [(Result.UNKNOWN, True), (Result.LATER, False)])
 def test_of_an_event_that_is_gone_what_may_have_been_counted_is_not_counted_again(
-        answer: Result, told: bool, since: int) -> None:
+        answer: Result, reported: bool, since: int) -> None:
     """The second observation's patch may have arrived before somebody deleted the Event. `since`: observed after it."""
     world = World()
     world.observe("A")
@@ -164,11 +164,11 @@ def test_of_an_event_that_is_gone_what_may_have_been_counted_is_not_counted_agai
     assert again is series
     assert again.goal == 2
     world.settle(again, Result.MISSING)
-    assert sum(one.untold for one in world.ledger.open.values()) == since + (not told)
-    if since or not told:
+    assert sum(one.unreported for one in world.ledger.open.values()) == since + (not reported)
+    if since or not reported:
         last = world.ledger.take(urgent=True)
         assert last is not None
-        assert (last.exists, last.goal - last.before) == (False, since + (not told))
+        assert (last.exists, last.goal - last.before) == (False, since + (not reported))
 
 
 def test_a_new_event_is_sent_before_counts_that_wait() -> None:

@@ -9,7 +9,7 @@ from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue import own_writes
 from kubectl_runtime.runtime.queue.own_writes import OwnEvents
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run, Streak
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Repeated, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
@@ -130,7 +130,7 @@ def test_of_each_write_one_change_is_the_own_event_and_only_for_the_key_that_wro
 def test_who_asks_to_run_again_at_once_is_not_put_behind_others_by_an_own_event() -> None:
     queue = after_a_start("a", "b")
     changed(queue, "x", "0")
-    assert run_next(queue, "1", meanwhile=("1",), outcome=Outcome(0.0, streak=Streak.SOON)) == "x"
+    assert run_next(queue, "1", meanwhile=("1",), outcome=Outcome(0.0, repeated=Repeated.SOON)) == "x"
     assert rest(queue) == ["x", "a", "b"]
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from kubectl_runtime.client.api.client import Write
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, RetryRateLimit, Run, Streak
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Repeated, RetryRateLimit, Run
 from kubectl_runtime.runtime.queue.scheduler import VISITS, WAITING, Scheduler, soonest
 from kubectl_runtime.runtime.queue.work_queue import KeyState, QueueLook, WorkQueue
 from tests.runtime.reconcile.test_runner import Rig, request
 
-FAILED = Outcome(60.0, RunResult.ERROR, ValueError("no"), told="the log was told")
+FAILED = Outcome(60.0, RunResult.ERROR, ValueError("no"), last_failure="the log was told")
 TERMINAL = Outcome(None, RunResult.TERMINAL_ERROR, ValueError("never"))
-CONFLICT = Outcome(0.5, RunResult.ERROR, ValueError("stale"), streak=Streak.CONFLICT)
+CONFLICT = Outcome(0.5, RunResult.ERROR, ValueError("stale"), repeated=Repeated.CONFLICT)
 
 
 def new(debounce: float = 0.0, rate: float = 10.0) -> tuple[WorkQueue, Scheduler]:
@@ -65,7 +65,7 @@ def test_each_key_is_in_the_state_that_it_is_in() -> None:
     assert [(row.key[1], row.at, row.state) for row in look.delayed] == [("delayed", 300, KeyState.DELAYED)]
     assert [(row.key[1], row.state, row.at, row.failures) for row in look.failing] == [
         ("broken", KeyState.BACKING_OFF, 61, 1), ("wrong", KeyState.WAITS_FOR_CHANGE, None, 1)]
-    assert look.failing[0].told == "the log was told"
+    assert look.failing[0].last_failure == "the log was told"
     queue.finish(run, SUCCEEDED, 11)
     assert names(queue.look(11, 30).due) == ["running", "next"]
 
@@ -90,7 +90,7 @@ def test_a_key_that_failed_is_told_with_its_error_also_where_others_have_failed_
         ran(queue, f"broken-{number}", FAILED, number)
     queue.trigger(request("broken-4"), 10)
     look = queue.look(10, 1)
-    assert [(row.key[1], row.told) for row in look.due] == [("broken-4", "the log was told")]
+    assert [(row.key[1], row.last_failure) for row in look.due] == [("broken-4", "the log was told")]
     assert names(look.failing) == ["broken-0"]
 
 

@@ -32,8 +32,8 @@ def test_the_last_runs_are_kept_the_latest_first() -> None:
 
 def test_a_failure_counts_and_what_the_log_was_told_is_kept() -> None:
     history = RunHistory()
-    history.ended(run_of("a", 0), Outcome(1.0, RunResult.ERROR, ValueError("no"), told="told"), 1)
-    assert (history.failed, history.recent(1)[0].told) == (1, "told")
+    history.ended(run_of("a", 0), Outcome(1.0, RunResult.ERROR, ValueError("no"), last_failure="told"), 1)
+    assert (history.failed, history.recent(1)[0].last_failure) == (1, "told")
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 100), st.integers(0, 900)), max_size=150))

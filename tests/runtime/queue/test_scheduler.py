@@ -151,7 +151,7 @@ def test_what_is_moved_and_removed_for_ever_leaves_no_memory_behind() -> None:
         scheduler.remove("x")
     assert len(scheduler) == 1
     assert len(scheduler._heap) < 200
-    assert len(scheduler._fresh.items) < 200
+    assert len(scheduler._urgent.items) < 200
 
 
 def test_a_maximum_wait_below_the_debounce_is_refused() -> None:

@@ -110,7 +110,7 @@ class SchedulerModel(RuleBasedStateMachine):
         self.running.discard(key)
         entry = self.scheduler.entry(key)
         due = entry is not None and entry.place in (READY, HELD)
-        self.scheduler.to_bulk(key)
+        self.scheduler.to_background(key)
         if due:
             self.plans[key] = replace(self.plans[key], bulk=True, held=False)
 

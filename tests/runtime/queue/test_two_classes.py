@@ -88,8 +88,8 @@ def test_what_is_moved_up_and_removed_for_ever_leaves_no_memory_behind() -> None
         scheduler.trigger("x", "", round_)
         assert scheduler.remove("x")
     assert len(scheduler) == scheduler.ready_count(1e6) == 10
-    assert len(scheduler._bulk.items) < 200
-    assert len(scheduler._fresh.items) < 200
+    assert len(scheduler._background.items) < 200
+    assert len(scheduler._urgent.items) < 200
 
 
 KINDS = ["fresh", "bulk", "pop", "remove", "finish", "quiet"]
@@ -133,7 +133,7 @@ def test_against_two_lists(steps: list[tuple[str, str]]) -> None:
                 held.pop(key).appendleft(key)
         elif kind == "quiet" and key in running:
             running.discard(key)
-            scheduler.to_bulk(key)
+            scheduler.to_background(key)
             scheduler.release(key)
             if known is not None:
                 if held.pop(key, None) is None:
@@ -271,7 +271,7 @@ def test_who_went_to_the_bulk_class_is_counted_once_however_many_did(count: int)
     for number in range(count):
         scheduler.trigger(f"key-{number}", "", 0)
     for number in range(count):
-        scheduler.to_bulk(f"key-{number}")
+        scheduler.to_background(f"key-{number}")
         assert scheduler.ready_count(0) == count
     assert len(drain(scheduler, 0)) == count
     assert scheduler.ready_count(0) == 0

@@ -14,7 +14,7 @@ from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue.own_writes import RunWrites
-from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, RetryRateLimit, Streak
+from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Repeated, RetryRateLimit
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
@@ -125,19 +125,19 @@ def test_the_earlier_of_a_retry_and_a_timer_that_came_meanwhile_is_kept() -> Non
 
 def test_a_run_that_was_skipped_does_not_end_what_the_runs_before_it_were_in_a_row() -> None:
     queue = new()
-    conflict = Outcome(0.005, RunResult.ERROR, streak=Streak.CONFLICT)
+    conflict = Outcome(0.005, RunResult.ERROR, repeated=Repeated.CONFLICT)
     queue.trigger(request("a"), 0)
     counts = []
     for outcome in (conflict, Outcome(5.0, RunResult.SKIPPED), conflict, Outcome(5.0, RunResult.SKIPPED), SUCCEEDED):
         run = queue.take(100)
         assert run is not None
-        counts.append(run.times_in_a_row(Streak.CONFLICT))
+        counts.append(run.times_in_a_row(Repeated.CONFLICT))
         queue.finish(run, outcome, 0)
     assert counts == [0, 1, 1, 2, 2]
     queue.trigger(request("a"), 100)
     run = queue.take(100)
     assert run is not None
-    assert run.times_in_a_row(Streak.CONFLICT) == 0
+    assert run.times_in_a_row(Repeated.CONFLICT) == 0
 
 
 def test_causes_are_kept_one_by_one_only_where_one_may_be_an_own_write() -> None:
@@ -182,8 +182,8 @@ class Tracked(str):
 
 def test_a_key_that_was_delivered_is_released_from_memory() -> None:
     queue = new()
-    outcomes = (SUCCEEDED, FAILED, Outcome(0.005, RunResult.ERROR, streak=Streak.CONFLICT),
-                Outcome(0.1, RunResult.REQUEUE_AFTER, streak=Streak.SOON), Outcome(None, RunResult.TERMINAL_ERROR))
+    outcomes = (SUCCEEDED, FAILED, Outcome(0.005, RunResult.ERROR, repeated=Repeated.CONFLICT),
+                Outcome(0.1, RunResult.REQUEUE_AFTER, repeated=Repeated.SOON), Outcome(None, RunResult.TERMINAL_ERROR))
     names = [Tracked(f"n{number}") for number in range(len(outcomes))]
     gone = [weakref.ref(name) for name in names]
     for name, outcome in zip(names, outcomes, strict=True):

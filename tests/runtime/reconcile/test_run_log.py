@@ -9,30 +9,30 @@ import pytest
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
-from kubectl_runtime.runtime.reconcile.invoker import SINGLY, WITHIN, Crowd, readable
+from kubectl_runtime.runtime.reconcile.invoker import SINGLY, WITHIN, FailureGroup, readable
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
 from tests.runtime.scripted_cluster import Cluster, Parent
 
 
 def test_the_first_ten_are_told_singly_then_each_doubling() -> None:
-    crowd = Crowd()
-    told = [number for number in range(1, 200) if crowd.add(number / 10)]
-    assert told == [*range(1, 11), 20, 40, 80, 160]
+    group = FailureGroup()
+    failure = [number for number in range(1, 200) if group.add(number / 10)]
+    assert failure == [*range(1, 11), 20, 40, 80, 160]
 
 
 def test_after_a_minute_the_count_begins_anew() -> None:
-    crowd = Crowd()
+    group = FailureGroup()
     for _ in range(500):
-        crowd.add(0)
-    assert not crowd.add(WITHIN - 1)
-    assert [crowd.add(WITHIN) for _ in range(SINGLY + 1)] == [True] * SINGLY + [False]
+        group.add(0)
+    assert not group.add(WITHIN - 1)
+    assert [group.add(WITHIN) for _ in range(SINGLY + 1)] == [True] * SINGLY + [False]
 
 
 def test_what_was_told_before_is_repeated_only_while_there_is_room() -> None:
-    crowd = Crowd()
-    assert [crowd.may_repeat(0) for _ in range(12)] == [True] * 10 + [False] * 2
-    assert crowd.may_repeat(WITHIN)
+    group = FailureGroup()
+    assert [group.may_repeat(0) for _ in range(12)] == [True] * 10 + [False] * 2
+    assert group.may_repeat(WITHIN)
 
 
 def test_a_program_in_which_each_error_is_a_class_of_its_own_does_not_flood_the_log(

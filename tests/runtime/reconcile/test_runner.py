@@ -16,7 +16,7 @@ from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
-from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, RetryRateLimit, Run, Streak
+from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Repeated, RetryRateLimit, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.runner import Runner, ThreadExecutor
@@ -250,8 +250,8 @@ class RunnerMachine(RuleBasedStateMachine):
         assert self.opened
         return self.rng.choice([SUCCEEDED, SUCCEEDED, Outcome(self.rng.choice([0.0, 1.0, 50.0])),
                                 Outcome(self.rng.choice([0.5, 5.0]), RunResult.ERROR), Outcome(None, RunResult.ERROR),
-                                Outcome(0.005, RunResult.ERROR, streak=Streak.CONFLICT),
-                                Outcome(0.005, RunResult.REQUEUE_AFTER, streak=Streak.SOON),
+                                Outcome(0.005, RunResult.ERROR, repeated=Repeated.CONFLICT),
+                                Outcome(0.005, RunResult.REQUEUE_AFTER, repeated=Repeated.SOON),
                                 Outcome(None, RunResult.TERMINAL_ERROR)])
 
     def observe(self, before: list[Run]) -> None:
@@ -444,7 +444,7 @@ def test_a_defect_in_a_run_leaves_neither_its_key_running_nor_its_worker_counted
     assert rig.runner.wait_idle(rig.clock.monotonic)
 
 
-@pytest.mark.parametrize("part", ["finish", "_count_streak", "take", "due"])
+@pytest.mark.parametrize("part", ["finish", "_count_repeated", "take", "due"])
 @pytest.mark.parametrize("more", [False, True], ids=["nothing else is due", "more is due"])
 def test_a_worker_that_a_defect_of_the_queue_ends_is_counted_out_once(
         part: str, more: bool, monkeypatch: pytest.MonkeyPatch) -> None:
