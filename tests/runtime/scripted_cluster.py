@@ -58,7 +58,9 @@ class Cluster(BaseAdapter):
         self.epoch: Counter[ApiResource] = Counter()
         """Watches opened in an earlier one are cut."""
         self.failing: set[ApiResource] = set()
-        """Kinds that cannot be read."""
+        """Kinds that cannot be read: their requests find no server."""
+        self.refused: set[ApiResource] = set()
+        """Kinds whose reads the server answers with 500."""
         self.on_request: Callable[[ApiResource], object] = lambda _: None
         """Called with the kind of each request before it is answered; it may block and raise."""
         self._resources = {kind.api_resource.plural: kind.api_resource for kind in (Parent, Child)}
@@ -142,6 +144,8 @@ class Cluster(BaseAdapter):
         self.on_request(resource)
         if resource in self.failing and request.method == "GET":
             raise requests.ConnectionError(f"{resource.full_name} cannot be reached")
+        if resource in self.refused and request.method == "GET":
+            return response(request, 500, status_body(500, "InternalError"))
         if request.method == "DELETE":
             gone = self._delete(resource, name)
             if gone is not None:

@@ -55,7 +55,7 @@ class Story:
         for name in NAMES[:2]:
             self.cluster.put(Parent, name, 1)
         controller = Controller(self.cluster.api(Parent), concurrency=concurrency, debounce=debounce)
-        controller.owns(self.cluster.api(Child))
+        controller.owns(self.cluster.api(Child), whole=True)
         self.controller: SimulatedController[Any] = self.sim.start(controller, self.reconcile, error_policy=self.policy)
         self.stopping = False
 
@@ -265,18 +265,18 @@ def test_a_failing_watch_backs_off_alone(seed: int, outages: int) -> None:
         seen.append(obj.spec["value"])
         return Action.await_change()
 
-    controller = sim.start(Controller(cluster.api(Parent)).owns(cluster.api(Child)), reconcile)
+    controller = sim.start(Controller(cluster.api(Parent)).owns(cluster.api(Child), whole=True), reconcile)
     cluster.put(Parent, "a", 0)
     sim.run_until(lambda: seen == [0])
     for outage in range(1, outages + 1):
-        cluster.failing.add(Child.api_resource)
+        cluster.refused.add(Child.api_resource)
         cluster.compact(Child)
         sim.settle(5)
         cluster.put(Parent, "a", outage)
         sim.settle(0.5)
         assert seen[-1] == outage, "a healthy watch had to wait for a failing one"
         cluster.put(Child, "a", outage, owner="a")
-        cluster.failing.clear()
+        cluster.refused.clear()
         sim.settle(70)
         assert len(controller.assembly.store_of(Child)) == 1
 
