@@ -176,16 +176,20 @@ class Assembly(Generic[K]):
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
-        resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, jitter)
-        outage = OutageLog(self.logger, plan.clock, self.runner.failing, options.retry_rate)
-        blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
-        self.housekeeping = Housekeeping(self.reads, self.gate.check, resync.check, self._timeouts.check, outage.check,
-                                         blocked.check)
+        self.housekeeping = self._housekeeping(jitter)
         """What the dispatcher does besides runs; returns the seconds until it is due again."""
         self._attach_divided()
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
         self.shutdown.aborted.on_set(self.runner.wake)
+
+    def _housekeeping(self, rng: random.Random) -> Housekeeping:
+        plan = self.plan
+        resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, rng)
+        outage = OutageLog(self.logger, plan.clock, self.runner.failing, plan.options.retry_rate)
+        blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
+        return Housekeeping(self.reads, self.gate.check, resync.check, self._timeouts.check, outage.check,
+                            blocked.check)
 
     def _take_watches(self, main: WatchPlan | MainStream) -> None:
         try:
