@@ -167,6 +167,8 @@ class AnsweringServer(BaseAdapter, ABC):
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
         """Answer a request, as a `requests` adapter."""
+        if self.api.resource.plural not in urlsplit(request.url or "").path:
+            return response(request, 404, msgspec.json.encode(status(404, "NotFound")))  # discovery
         asked = Asked.of(request)
         try:
             if asked.watches:
