@@ -1,6 +1,7 @@
 """Threads as Python 3.14 starts them without the GIL, or under `-X thread_inherit_context`: in a copied context."""
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
@@ -21,5 +22,6 @@ def _start(thread: threading.Thread, plain: Callable[[threading.Thread], None]) 
     given: Any = thread
     context, run = copy_context(), thread.run
     given._context = context
-    given.run = lambda: context.run(run)
+    if sys.version_info < (3, 14):  # which runs every thread in its `_context`
+        given.run = lambda: context.run(run)
     plain(thread)
