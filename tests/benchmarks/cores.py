@@ -1,6 +1,6 @@
 """A reconciler of 1 ms of pure Python, with one worker and with two: what a second core brings. Prints one JSON line.
 
-    python tests/benchmarks/cores.py [OBJECTS] [ROUNDS]     default 1000 5; compare a Python with the GIL and one without
+    python tests/benchmarks/cores.py [OBJECTS] [ROUNDS]     default 1000 5; for Pythons with the GIL and without
 
 A round runs each object once with one worker and once with two, in turns; `runs_per_s` are the medians, `times` the
 median of how often the first goes into the second of the same round, `best_times` that of the quickest of each. 1 ms is

@@ -3,8 +3,8 @@
     python tests/benchmarks/observed.py [ROUNDS] [OBJECTS] [EVENTS]     default 9 20000 50000
 
 Both are measured in turn, in one process, so that what else the machine does meets both alike; each round's order is
-turned around. Prints one JSON line: the medians of CPU per event and of the rate, and by how much they differ: the
-median of what each round's pair differs by, since the machine is another one an hour later.
+turned around. Prints one JSON line: the medians of CPU per event, events a second and runs a second, and by how much
+the first two differ: the median of what each round's pair differs by, since the machine is another one an hour later.
 """
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def main(rounds: int = 9, objects: int = 20_000, events: int = 50_000) -> None:
         "cpu_us_alone": middle(alone, cpu), "cpu_us_observed": middle(watched, cpu),
         "cpu_added_percent": round(100 * (ratio(cpu) - 1), 1),
         "rate_alone": middle(alone, rate), "rate_observed": middle(watched, rate),
+        "runs_alone": middle(alone, "runs_per_s"), "runs_observed": middle(watched, "runs_per_s"),
         "rate_lost_percent": round(100 * (1 - ratio(rate)), 1)}), flush=True)
 
 

@@ -5,7 +5,8 @@
 Each runs in a process of its own against a canned server of its own; the order turns with each round, since the machine
 is another one from minute to minute. `times_…`: the median of how often lightkube's figure goes into ours of the same
 round (of CPU time, the other way round, which other work on the machine disturbs least). Ours is measured until every
-object was reconciled in its last version, lightkube's until its last event was read. `runs_per_s`: our runs in that time; there are fewer than events, since changes of one object merge.
+object was reconciled in its last version, lightkube's until its last event was read. `runs_per_s`: our runs in that
+time, which are fewer than the events, since changes of one object merge.
 """
 from __future__ import annotations
 
