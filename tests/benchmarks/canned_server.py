@@ -1,14 +1,16 @@
 """A canned API server over plain HTTP, as fast as the socket takes it, so that what is timed is the client.
 
-    python tests/benchmarks/canned_server.py OBJECTS EVENTS [PORT]    prints `ready URL`, runs until its input is closed
+    python tests/benchmarks/canned_server.py OBJECTS EVENTS [PORT] [CONTAINERS]
 
-A list answers OBJECTS Pods of 4.6 KB, paged; pod i has version 1000 + i, the list 1000 + OBJECTS. A watch sends EVENTS
+It prints `ready URL`, and runs until its input is closed. A list answers OBJECTS Pods of 4.6 KB (of 3.5 KB if
+CONTAINERS is 1 and not 2), paged; pod i has version 1000 + i, the list 1000 + OBJECTS. A watch sends EVENTS
 changes, round robin over the Pods, each with the next version, in chunks of at most 2 KiB as a real server does; then a
 bookmark, then nothing. From `LAZY` bytes on, what is sent is not prepared but made while it is sent. Any request for
 ConfigMaps, a write too, is answered by the same small one.
 
     line of its input    what it does to the watches that have said all
     expire               ends them with a 410, so that clients list again
+    change               sends a change of each Pod, as fast as the socket takes it
     drip COUNT PAUSE     sends COUNT more changes, PAUSE seconds apart, each with the time of its sending (`SENT`)
 """
 from __future__ import annotations
@@ -25,9 +27,10 @@ from urllib.parse import parse_qs, urlsplit
 
 FIRST_VERSION = 1000
 CHUNK = 2048
-LAZY = 1 << 30
+LAZY = 1 << 29
 ABOUT = 4700
 """Bytes of a Pod."""
+NAMES = "main", "sidecar"
 SENT = "sent"
 """The annotation that holds `time.monotonic()` of the machine at the moment of sending."""
 
@@ -76,7 +79,7 @@ def _managed_fields() -> list[dict[str, Any]]:
             {"manager": "kubelet", **common, "subresource": "status", "fieldsV1": {"f:status": status}}]
 
 
-def pod(number: int, version: int) -> dict[str, Any]:
+def pod(number: int, version: int, containers: int = 2) -> dict[str, Any]:
     conditions = [{"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": "2026-01-01T00:00:05Z"}
                   for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")]
     return {
@@ -93,14 +96,14 @@ def pod(number: int, version: int) -> dict[str, Any]:
             "managedFields": _managed_fields()},
         "spec": {
             "nodeName": f"node-{number % 50}", "restartPolicy": "Always", "serviceAccountName": "default",
-            "containers": [_container(name, number) for name in ("main", "sidecar")],
+            "containers": [_container(name, number) for name in NAMES[:containers]],
             "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
                              "tolerationSeconds": 300}],
             "volumes": [{"name": "kube-api", "projected": {"defaultMode": 420, "sources": [
                 {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}]}}]},
         "status": {"phase": "Running", "podIP": "10.0.0.1", "qosClass": "Burstable",
                    "startTime": "2026-01-01T00:00:00Z",
-                   "conditions": conditions, "containerStatuses": [_status_of(name) for name in ("main", "sidecar")]}}
+                   "conditions": conditions, "containerStatuses": [_status_of(name) for name in NAMES[:containers]]}}
 
 
 def _dumps(content: object) -> bytes:
@@ -136,10 +139,10 @@ def _modified(content: bytes) -> bytes:
 
 
 @cache
-def _template() -> tuple[bytes, bytes, bytes, bytes]:
+def _template(containers: int) -> tuple[bytes, bytes, bytes, bytes]:
     """A Pod around its name, uid and version."""
     name, uid, version = "@name@", "@uid@", "@version@"
-    content = pod(0, 0)
+    content = pod(0, 0, containers)
     content["metadata"].update(name=name, uid=uid, resourceVersion=version)
     before, rest = _dumps(content).split(name.encode())
     middle, rest = rest.split(uid.encode())
@@ -147,9 +150,9 @@ def _template() -> tuple[bytes, bytes, bytes, bytes]:
     return before, middle, last, after
 
 
-def _like_others(number: int, version: int) -> bytes:
+def _like_others(number: int, version: int, containers: int) -> bytes:
     """A Pod that differs from others only in what tells them apart: quick to make."""
-    before, middle, last, after = _template()
+    before, middle, last, after = _template(containers)
     uid = b"%08x-1111-4222-8333-%012x" % (number, number)
     return b"".join((before, pod_name(number).encode(), middle, uid, last, str(version).encode(), after))
 
@@ -177,15 +180,16 @@ class _Made(Sequence[bytes]):
 class CannedServer:
     """Everything it will ever say, prepared."""
 
-    def __init__(self, objects: int, events: int) -> None:
-        self.objects, self.version = objects, FIRST_VERSION + objects
+    def __init__(self, objects: int, events: int, containers: int = 2) -> None:
+        self.objects, self.version, self.containers = objects, FIRST_VERSION + objects, containers
         self.last = self.version + events
-        self.items: Sequence[bytes] = _Made(objects, lambda number: _like_others(number, FIRST_VERSION + number))
+        self.items: Sequence[bytes] = _Made(objects, lambda number: _like_others(
+            number, FIRST_VERSION + number, containers))
         self.stream: Iterable[bytes] = _Made(events, lambda event: _modified(
-            _like_others(event % objects, self.version + 1 + event)))
+            _like_others(event % objects, self.version + 1 + event, containers)))
         if (objects + events) * ABOUT < LAZY:
-            self.items = [_dumps(pod(number, FIRST_VERSION + number)) for number in range(objects)]
-            self.stream = [b"".join(_modified(_dumps(pod(event % objects, self.version + 1 + event)))
+            self.items = [_dumps(pod(number, FIRST_VERSION + number, containers)) for number in range(objects)]
+            self.stream = [b"".join(_modified(_dumps(pod(event % objects, self.version + 1 + event, containers)))
                                     for event in range(events))]
         end = {"type": "BOOKMARK", "object": {"apiVersion": "v1", "kind": "Pod", "metadata": {
             "resourceVersion": str(self.last)}}}
@@ -237,19 +241,25 @@ class CannedServer:
             watching, self._watching = self._watching, []
             for connection in watching:
                 connection.sendall(_chunk(_dumps({"type": "ERROR", "object": gone}) + b"\n") + b"0\r\n\r\n")
+        elif command == "change":
+            for number in range(self.objects):
+                self.last += 1
+                part = _modified(_like_others(number, self.last, self.containers))
+                for connection in self._watching:
+                    connection.sendall(part)
         elif command == "drip":
             for event in range(int(numbers[0])):
                 time.sleep(float(numbers[1]))
                 self.last += 1
-                changed = pod(event % self.objects, self.last)
+                changed = pod(event % self.objects, self.last, self.containers)
                 changed["metadata"]["annotations"][SENT] = repr(time.monotonic())
                 part = _modified(_dumps(changed))
                 for connection in self._watching:
                     connection.sendall(part)
 
 
-def main(objects: int, events: int, port: int = 0) -> None:
-    server = CannedServer(objects, events)
+def main(objects: int, events: int, port: int = 0, containers: int = 2) -> None:
+    server = CannedServer(objects, events, containers)
     listener = socket.create_server(("127.0.0.1", port))
 
     def accept() -> None:

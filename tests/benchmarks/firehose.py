@@ -115,11 +115,11 @@ def measure(url: str, objects: int, events: int, observer: Observer = NO_OBSERVE
 
 
 @contextmanager
-def canned_process(objects: int, events: int) -> Iterator[tuple[str, Callable[[str], None]]]:
+def canned_process(objects: int, events: int, containers: int = 2) -> Iterator[tuple[str, Callable[[str], None]]]:
     """A canned server in a process of its own: its URL, and what tells it a line."""
-    server = Path(__file__).with_name("canned_server.py")
-    with subprocess.Popen([sys.executable, server, str(objects), str(events)], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as process:
+    server, sizes = Path(__file__).with_name("canned_server.py"), (objects, events, 0, containers)
+    with subprocess.Popen([sys.executable, server, *map(str, sizes)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         told = process.stdin
