@@ -459,8 +459,8 @@ class Run:
     def _own_writes(self) -> RunWrites:
         """The writes, made on first use because most runs write nothing. Threads with a copy of the context may call
         this at once."""
-        writes: RunWrites = vars(self).setdefault("writes", RunWrites())
-        return writes
+        writes: RunWrites | None = vars(self).get("writes")
+        return vars(self).setdefault("writes", RunWrites()) if writes is None else writes
 
 
 Execute = Callable[[Run], Outcome]
