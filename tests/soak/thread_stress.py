@@ -3,12 +3,12 @@
     python -m tests.soak.thread_stress [SECONDS] [SEED]       default 1200, drawn
 
 part              what its threads do                                    what is checked
-a work queue      trigger 40 keys; four workers run them                 no key runs twice at once; each trigger is
+a work queue      trigger eight keys; four workers run them              no key runs twice at once; each trigger is
                                                                          followed by a run that begins after it
 a store           one feeds changes and lists; two read                  whole lists, indexes that agree, no way back
 shared watches    two controllers and stores that come and go            each sees every object; all end as the server
 own writes        eight workers and two writers over real sockets        a read after an answer is as new as the answer
-a recorder        each run publishes                                     what the server counts and what was lost is
+a recorder        each run publishes, and two threads repeat events      what the server counts and what was lost is
                                                                          what was published
 
 The server runs in the same process, so its threads are under stress as well. It prints one line of JSON. With the GIL
@@ -101,7 +101,8 @@ class Stress:
 class QueueStress:
     """Each key has a number that grows before each trigger; a run notes the number that it finds."""
 
-    KEYS = 40
+    KEYS = 8
+    """Few, so that threads meet at the same key."""
 
     def __init__(self, stress: Stress) -> None:
         self.stress = stress
@@ -233,6 +234,7 @@ class ClusterStress:
             stack.enter_context(Controller(self.api, name=name, watch=self.PARENT, concurrency=4).start(self.copy_as(
                 name))) for name in ("left", "right")]
         stress.repeat("writer", self.write, 2)
+        stress.repeat("publisher", self.publish, 2)
         stress.repeat("store that comes and goes", self.come_and_go)
 
     PARENT = WatcherConfig(label_selector="role=parent")
@@ -256,13 +258,21 @@ class ClusterStress:
             child = ConfigMap(name=f"{name}-{obj.name}", labels={"role": "child"}, data=dict(obj.data or {}))
             api = Api.namespaced(ctx.client, ConfigMap, "default")
             self.as_new(self.children, api.apply(child, field_manager=name, force=True))
-            with self._lock:
-                self.published += 1
-            self.recorder.publish(obj, "Copied", f"to {child.name}", action=name)
+            self.record(obj, "Copied", name)
             self.stress.count(f"runs of {name}", 1)
             return Action.await_change()
 
         return copied
+
+    def record(self, regarding: Any, reason: str, action: str) -> None:
+        with self._lock:
+            self.published += 1
+        self.recorder.publish(regarding, reason, f"by {action}", action=action)
+
+    def publish(self, drawn: random.Random) -> None:
+        for _ in range(200):
+            self.record(ObjectRef.of(ConfigMap, f"p{drawn.randrange(2)}", "default"), "Repeated", "again")
+        time.sleep(0.001)
 
     def come_and_go(self, drawn: random.Random) -> None:
         """A user more of the shared watch, and sometimes the only one of another."""
