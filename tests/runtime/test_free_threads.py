@@ -34,6 +34,6 @@ def test_no_module_and_no_dependency_turns_the_gil_on() -> None:
 def test_many_threads_at_everything_break_nothing() -> None:
     result = thread_stress.run(2, 1)
     assert result["wrong"] == []
-    assert set(result["steps"]) == {"publisher", "queue", "runs of left", "runs of right", "store feeder", "store reader",
-                                    "store that comes and goes", "writer"}
+    assert set(result["steps"]) == {"publisher", "queue", "runs of left", "runs of right", "store feeder",
+                                    "store reader", "store that comes and goes", "writer"}
     assert min(result["steps"].values()) > 0
