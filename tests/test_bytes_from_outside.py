@@ -22,7 +22,7 @@ from kubectl_runtime.testing.lab.recordings import Recording, RecordingError
 
 PACKAGE = Path(__file__).parent.parent / "kubectl_runtime"
 
-DEEP = b'{"version": 1, "o": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+DEEP = b'{"version": 1, "o": ' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}"
 NOT_UTF_8 = b'{"version": "\xff", "rights": "\xff", "gitVersion": "\xff", "reason": "\xff", "k": "\xff"}'
 NOT_JSON = b"\x1f\x8b\x08"
 
