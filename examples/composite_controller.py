@@ -21,20 +21,22 @@ import requests
 from kubectl_runtime import (
     Action,
     Api,
+    ApiResource,
     Client,
     Condition,
     Context,
     Controller,
     CustomResource,
+    DynamicObject,
     FinalizingReconciler,
+    GroupVersionKind,
     KubeError,
     MapKeys,
     Reconciler,
     Running,
     TerminalError,
 )
-from kubectl_runtime.kinds import ApiResource, GroupVersionKind, Scope
-from kubectl_runtime.objects import DynamicObject
+from kubectl_runtime.kinds import Scope
 
 NAME = "composites"
 

@@ -37,8 +37,7 @@ from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, RetryRateLimi
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
 from kubectl_runtime.runtime.queue.work_queue import WorkQueue
 from kubectl_runtime.runtime.reconcile.runner import Runner, ThreadExecutor
-from kubectl_runtime.runtime.store.reflector import Reflector
-from kubectl_runtime.runtime.store.store_writer import StoreWriter
+from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, InitApply
 from kubectl_runtime.testing import ApiServer

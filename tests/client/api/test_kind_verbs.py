@@ -218,6 +218,29 @@ def test_resize_changes_resources_of_containers(server, client):
     assert api.replace_resize(body)["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "3"}
 
 
+def test_resize_changes_init_containers_and_refuses_what_a_cluster_refuses(server, client):
+    """The answers of a real 1.36."""
+    asked = {"resources": {"requests": {"cpu": "1"}}}
+    server.load([pod(containers=[{"name": "app", "image": "x", **asked}], initContainers=[
+        {"name": "side", "image": "x", "restartPolicy": "Always", **asked}, {"name": "plain", "image": "x", **asked}])])
+    api = Api.namespaced(client, Pod, "default")
+
+    def resized(requests, *names, kind="initContainers"):
+        part = {kind: [{"name": name, "resources": {"requests": requests}} for name in names]}
+        return api.patch_resize("web", Patch.strategic({"spec": part}))["spec"]
+
+    assert [container["resources"]["requests"]["cpu"] for container in
+            resized({"cpu": "2"}, "side", "plain")["initContainers"]] == ["2", "2"]
+    with pytest.raises(ApiError, match=r"spec.initContainers\[1\].resources.requests: Forbidden: "
+                                           "resource requests cannot be removed"):
+        resized({"cpu": None}, "plain")
+    with pytest.raises(ApiError, match="spec: Forbidden: only cpu and memory resources are mutable"):
+        resized({"ephemeral-storage": "2"}, "app", kind="containers")
+    with pytest.raises(ApiError, match=r"spec.initContainers\[0\]: Forbidden: only cpu and memory resources for "
+                                           "init or sidecar containers are mutable"):
+        resized({"ephemeral-storage": "2"}, "side")
+
+
 def test_any_subresource_can_be_read_and_written_by_its_name(server, client):
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "app", "image": "x"}]}}
     server.load([{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},

@@ -250,15 +250,31 @@ def resize_causes(new: Object, old: Object) -> Iterator[Cause]:
     quality = dig(old, "status.qosClass") or quality_of_service(old["spec"])
     if quality_of_service(new["spec"]) != quality:
         yield errors.invalid_value("spec", quality, "Pod QOS Class may not change as a result of resizing")
-    if _fixed_resources(new["spec"]) != _fixed_resources(old["spec"]):
+    pairs = [(key, index, before, after) for key in ("containers", "initContainers")
+             for index, (before, after) in enumerate(
+                 zip(old["spec"].get(key) or (), new["spec"].get(key) or (), strict=False))]
+    for key, index, before, after in pairs:
+        for part in ("requests", "limits"):
+            if set(_amounts(before, part)) & set(_RESIZABLE) - set(_amounts(after, part)):
+                yield errors.forbidden_field(f"spec.{key}[{index}].resources.{part}",
+                                             f"resource {part} cannot be removed")
+    changed = [(key, index) for key, index, before, after in pairs if _fixed(before) != _fixed(after)]
+    if any(key == "containers" for key, _ in changed):
         yield errors.forbidden_field("spec", "only cpu and memory resources are mutable")
+    for key, index in changed:
+        if key == "initContainers":
+            yield errors.forbidden_field(f"spec.{key}[{index}]",
+                                         "only cpu and memory resources for init or sidecar containers are mutable")
 
 
-def _fixed_resources(spec: Object) -> list[Object]:
-    return [{part: {name: amount for name, amount in amounts.items() if name not in _RESIZABLE}
-             for part in ("limits", "requests")
-             if (amounts := (container.get("resources") or {}).get(part) or {}) and set(amounts) - set(_RESIZABLE)}
-            for key in ("containers", "initContainers") for container in spec.get(key) or ()]
+def _amounts(container: Object, part: str) -> Object:
+    return (container.get("resources") or {}).get(part) or {}
+
+
+def _fixed(container: Object) -> list[Object]:
+    """The amounts that a resize cannot change."""
+    return [{name: amount for name, amount in _amounts(container, part).items() if name not in _RESIZABLE}
+            for part in ("limits", "requests")]
 
 
 def status_causes(new: Object, old: Object) -> list[Cause]:
@@ -488,11 +504,12 @@ def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
         if containers := spec.get("ephemeralContainers"):
             kept["spec"]["ephemeralContainers"] = containers
     elif subresource == "resize":
-        wanted = {entry.get("name"): entry for entry in spec.get("containers") or ()}
-        for container in kept["spec"].get("containers") or ():
-            for key in ("resources", "resizePolicy"):
-                if key in wanted.get(container["name"], {}):
-                    container[key] = wanted[container["name"]][key]
+        for containers in ("containers", "initContainers"):
+            wanted = {entry.get("name"): entry for entry in spec.get(containers) or ()}
+            for container in kept["spec"].get(containers) or ():
+                for key in ("resources", "resizePolicy"):
+                    if key in wanted.get(container["name"], {}):
+                        container[key] = wanted[container["name"]][key]
     new.clear()
     new.update(kept)
     if managed is not None:
