@@ -114,7 +114,7 @@ class FailureState:
     count: int = 0
     writes: dict[Version, None] = field(default_factory=dict)
     waits_beyond: frozenset[str] = frozenset()
-    """The resourceVersions that a terminal error covers; see `Run.has_nothing_new`."""
+    """The resourceVersions that a failure without a retry covers; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     foreign: int = 0
     """How many of the last failing runs in a row had writes that changed nothing and yet got a new version."""
@@ -284,7 +284,8 @@ class Outcome:
     own: dict[Version, None] | None = None
     """After a failure: the versions that the run made itself. None: every version that its writes returned."""
     waits_beyond: frozenset[str] = frozenset()
-    """After a terminal error: the resourceVersions of the object that lead to no new run."""
+    """After a failure without a delay: the resourceVersions of the object that lead to no new run. Without
+    them the events of the failed run's own writes request its key again."""
     repeated: Repeated | None = None
     delays_requeue: bool = False
     """The key is in a loop: the next run waits, whatever requests it."""
@@ -397,7 +398,7 @@ class Run:
         return self._subject
 
     def has_nothing_new(self, record: Record) -> bool:
-        """Whether a run would repeat the last terminal error: `record` is a version that the error covers, and only
+        """Whether a run would repeat the last failure without a retry: it covers the version of `record`, and only
         changes of that object and writes of the failed runs requested this run."""
         return record.head.resource_version in self.waits_beyond and all(
             cause is not None and (cause[0] == record.head.uid or is_own(cause, self._written))

@@ -476,13 +476,12 @@ class Invoker:
             return quiet
         if self._ready is not None and says_so and not isinstance(obj, InvalidObject):
             self._ready_guard.call(None, str(ctx.ref), self._ready.failed, self._given(run), ctx.ref, run, error)
-        own = run.own_changes()
-        if _is_terminal(error, ctx):
+        own, terminal = run.own_changes(), _is_terminal(error, ctx)
+        delay = None if terminal else self._delay_after(obj, error, ctx)
+        outcome = Outcome(delay, RunResult.TERMINAL_ERROR if terminal else RunResult.ERROR, error, own)
+        if delay is None:  # the run's own writes are no change that it waits for
             versions = {version for uid, version in own if uid == obj.uid}
-            outcome = Outcome(None, RunResult.TERMINAL_ERROR, error, own,
-                              waits_beyond=frozenset((obj.resource_version, *versions)) - {""})
-        else:
-            outcome = Outcome(self._delay_after(obj, error, ctx), RunResult.ERROR, error, own)
+            outcome = replace(outcome, waits_beyond=frozenset((obj.resource_version, *versions)) - {""})
         return replace(outcome, last_failure=self._log.failed(run, ctx, outcome, error))
 
     def _delay_after(self, obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:

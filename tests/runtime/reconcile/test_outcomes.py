@@ -95,10 +95,16 @@ def test_after_a_terminal_error_a_key_waits_for_a_new_version_and_the_policy_is_
 
 
 def terminal(ref: ObjectRef, kind: str) -> BaseException:
+    if kind == "policy":
+        return ValueError("the policy says that a change is needed")
     return TerminalError("no such secret") if kind == "terminal" else DecodeError(ref, "$.spec", "$.spec: no")
 
 
-@pytest.mark.parametrize("kind", ["terminal", "decode"])
+def no_retry(obj: Parent, error: BaseException, ctx: Context[Any]) -> Action:
+    return Action.await_change()
+
+
+@pytest.mark.parametrize("kind", ["terminal", "decode", "policy"])
 @pytest.mark.parametrize("news", ["trigger", "trigger_all", "owned child", "mapped object", "resync", "two of them"])
 def test_after_a_terminal_error_news_lead_to_a_run_and_time_does_not(news: str, kind: str) -> None:
     me = ObjectRef.of(Parent, "a", "default")
@@ -107,7 +113,7 @@ def test_after_a_terminal_error_news_lead_to_a_run_and_time_does_not(news: str, 
         raise terminal(me, kind)
 
     world = World(answer, owns=news == "owned child", mapper=(lambda child: me) if news != "owned child" else None,
-                  resync=600 if news == "resync" else None)
+                  resync=600 if news == "resync" else None, policy=no_retry)
     world.put(0)
     if news == "resync":
         assert world.settle(6000) >= 9
@@ -123,10 +129,11 @@ def test_after_a_terminal_error_news_lead_to_a_run_and_time_does_not(news: str, 
         if news == "two of them":
             world.child(number + 100)
         assert world.settle(1000) == 1
-    assert {(report.result, report.attempt) for report in world.reports[1:]} == {(RunResult.TERMINAL_ERROR, 2)}
+    result = RunResult.ERROR if kind == "policy" else RunResult.TERMINAL_ERROR
+    assert {(report.result, report.attempt) for report in world.reports[1:]} == {(result, 2)}
 
 
-@pytest.mark.parametrize("kind", ["terminal", "decode"])
+@pytest.mark.parametrize("kind", ["terminal", "decode", "policy"])
 def test_what_a_run_wrote_elsewhere_before_its_terminal_error_is_no_news(kind: str) -> None:
     me = ObjectRef.of(Parent, "a", "default")
 
@@ -136,21 +143,22 @@ def test_what_a_run_wrote_elsewhere_before_its_terminal_error_is_no_news(kind: s
             world.own_write(len(world.reports) + 100)
         raise terminal(me, kind)
 
-    world = World(answer, owns=True)
+    world = World(answer, owns=True, policy=no_retry)
     world.put(0)
     assert world.settle(1000) == 1
     world.child(77)
     assert world.settle(1000) == 1, "somebody else has changed the child"
 
 
-def test_what_a_run_wrote_before_its_terminal_error_is_no_new_version() -> None:
+@pytest.mark.parametrize("kind", ["terminal", "decode", "policy"])
+def test_what_a_run_wrote_before_its_terminal_error_is_no_new_version(kind: str) -> None:
     def answer(obj: Parent, ctx: Context[Any]) -> Action:
         if len(world.reports) < ENOUGH:
             world.own_write(len(world.reports) + 100)
             world.own_write(len(world.reports) + 200)
-        raise TerminalError("no such region")
+        raise terminal(ObjectRef.of(Parent, "a", "default"), kind)
 
-    world = World(answer)
+    world = World(answer, policy=no_retry)
     world.put(0)
     assert world.settle(1000) == 1
     world.put(7)
