@@ -29,12 +29,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from kubectl_runtime.core.base.clock import Clock, Duration, seconds
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
-from kubectl_runtime.runtime.controller.controller import Controller
+from kubectl_runtime.runtime.controller.controller import BoundController, Controller
 from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.events.recorder import Recorder
 from kubectl_runtime.runtime.reconcile.reconciler import ErrorPolicy, ReconcileFunction, Reconciler
@@ -216,18 +217,34 @@ class Simulation:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @overload
+    def start(self, controller: BoundController[K]) -> SimulatedController[K]: ...
+
+    @overload
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
-              error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]:
-        """Start a controller in this simulation; arguments as for `Controller.start`. `step` does its work. Trigger
-        sources that need a thread are not pulled."""
+              error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]: ...
+
+    def start(self, controller: Any, reconciler: Any = None, *, error_policy: ErrorPolicy[Any] | None = None,
+              context: Any = None) -> SimulatedController[Any]:
+        """Start a controller in this simulation; arguments as for `Controller.start`. A `BoundController` already has
+        them and is passed alone. `step` does its work. Trigger sources that need a thread are not pulled. Raises
+        RequestError for a controller without a reconciler, and for a reconciler beside a bound controller."""
+        if isinstance(controller, BoundController):
+            if (reconciler, error_policy, context) != (None, None, None):
+                raise RequestError("this controller is bound to its reconciler, context and error policy already")
+            return self.start(controller.controller, controller.reconciler, error_policy=controller.error_policy,
+                              context=controller.context)
+        if reconciler is None:
+            raise RequestError("start takes a controller with its reconciler: simulation.start(controller, reconcile), "
+                               "or simulation.start(controller.bind(reconcile))")
         reconcile, policy = functions_of(reconciler, error_policy)
         executor = SimExecutor(self.random)
         bugs: list[BaseException] = []
         plan = replace(controller.plan(), clock=self.clock)
         if not self._record:
             plan = plan.without_record()
-        assembly: Assembly[K] = Assembly(plan, reconcile, policy, context, executor=executor,
-                                         on_bug=lambda _what, error: bugs.append(error), rng=self.random)
+        assembly: Assembly[Any] = Assembly(plan, reconcile, policy, context, executor=executor,
+                                           on_bug=lambda _what, error: bugs.append(error), rng=self.random)
         simulated = SimulatedController(assembly, executor)
         simulated.bugs = bugs
         if assembly.flight is not None:

@@ -22,7 +22,7 @@ class World:
     def run(self, build: Callable[[Client], Any], seconds: float) -> None:
         made = build(self.client)
         for bound in made.controllers() if hasattr(made, "controllers") else [made]:
-            self.sim.start(bound.controller, bound.reconciler, error_policy=bound.error_policy, context=bound.context)
+            self.sim.start(bound)
         self.sim.settle(seconds)
         self.sim.kill()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, ApiError
-from kubectl_runtime.resources import Pod
+from kubectl_runtime import Api, ApiError, RequestError
+from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing import simulation
@@ -164,3 +164,21 @@ def test_users_of_a_simulated_server_have_their_rights() -> None:
         assert Api.namespaced(simulation.client(server), Pod, "default").list().items == []
         with pytest.raises(ApiError, match="cannot list"):
             Api.namespaced(simulation.client(server, "alice"), Pod, "default").list()
+
+
+def test_a_bound_controller_starts_alone_with_its_context() -> None:
+    def reconcile(obj: ConfigMap, ctx: Context[list[str]]) -> Action:
+        ctx.data.append(obj.name)
+        return Action.await_change()
+
+    with Simulation() as sim:
+        client, ran = sim.client(sim.serve()), list[str]()
+        controller = Controller(Api.namespaced(client, ConfigMap, "default"))
+        sim.start(controller.bind(reconcile, context=ran))
+        Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
+        sim.settle(5)
+        assert "a" in ran
+        with pytest.raises(RequestError, match="bound to its reconciler"):
+            sim.start(controller.bind(reconcile, context=ran), context=["another"])  # type: ignore[call-overload]
+        with pytest.raises(RequestError, match=r"controller\.bind\(reconcile\)"):
+            sim.start(controller)  # type: ignore[call-overload]
