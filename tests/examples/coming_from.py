@@ -78,6 +78,16 @@ def delete(things: Things, until: Until, folder: Path) -> None:
     assert (folder / "cleaned-a").exists()
 
 
+def together(things: Things, until: Until, folder: Path) -> None:
+    make(things)
+    until(lambda: shown(things).get("priced") == {"total": 3} and things.get("a").labels.get("color") == "red")
+    until(lambda: shown(things).get("ticks", 0) >= 2)
+    things.patch("a", Patch.merge({"spec": {"size": 2, "color": "blue"}}))
+    until(lambda: shown(things).get("priced") == {"total": 6} and things.get("a").labels.get("color") == "blue")
+    events = Api.namespaced(things.client, ApiResource("", "v1", "Event", "events"), things.namespace or "default")
+    until(lambda: "3 each" in {event["message"] for event in events.list() if event["reason"] == "Priced"})
+
+
 def timer(things: Things, until: Until, folder: Path) -> None:
     make(things)
     until(lambda: shown(things).get("ticks", 0) >= 3)
@@ -97,7 +107,7 @@ def errors(things: Things, until: Until, folder: Path) -> None:
     until(lambda: shown(things).get("tried") == 3)
 
 
-STORIES = {story.__name__: story for story in (size, color, resume, delete, timer, daemon, errors)}
+STORIES = {story.__name__: story for story in (size, color, resume, delete, together, timer, daemon, errors)}
 BEFORE = frozenset({"resume"})
 """Those whose object is there before the operator."""
 HANDLED = {"kopf.zalando.org/last-handled-configuration": '{"spec":{"size":1,"color":"red"}}'}

@@ -43,14 +43,16 @@ def test_each_pair_has_a_story(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "program"), [(name, name) for name in STORIES], indirect=["program"])
 def test_our_side_does_it(name: str, program: Any, tmp_path: Path) -> None:
     thing = sys.modules["things"].Thing
-    reconcile = program.reconcile if hasattr(program, "reconcile") else program.Clean()
+    reconcile = program.Clean() if hasattr(program, "Clean") else program.reconcile
     with ApiServer() as server, server.client() as client:
         server.load([thing.crd()])
         things = Api.namespaced(client, THING, "default")
         if name in BEFORE:
             make(things, HANDLED)
         changes = predicates.generation if name == "timer" else None
-        with Controller(Api.all(client, thing), predicate=changes).start(reconcile):
+        bound = (program.main(client) if hasattr(program, "main")
+                 else Controller(Api.all(client, thing), predicate=changes).bind(reconcile))
+        with bound.start():
             STORIES[name](things, until, tmp_path)
 
 
