@@ -18,7 +18,7 @@ from kubectl_runtime import Api, ApiResource, Patch
 from tests.examples.programs import ROOT, blocks
 
 FOLDER = ROOT / "examples" / "guides" / "coming-from"
-GUIDES = (FOLDER / "kopf.md", FOLDER / "kopf-timers-and-daemons.md")
+GUIDES = (FOLDER / "kopf.md", FOLDER / "kopf-several-handlers.md", FOLDER / "kopf-timers-and-daemons.md")
 THING = ApiResource("example.com", "v1", "Thing", "things")
 WRITTEN_PORT = "127.0.0.1:8099"
 """Where the guide has the weather; another program may be there when its tests run."""

@@ -320,7 +320,7 @@ def test_the_operator_of_a_guide(program: str, tmp_path: Path, monkeypatch: pyte
 
 
 ENDLESS: dict[str, Callable[[Plan], bool]] = {
-    "coming-from/kopf.md ours_together": lambda found: bool(found.loops),
+    "coming-from/kopf-several-handlers.md ours_together": lambda found: bool(found.loops),
     "coming-from/kopf-timers-and-daemons.md ours_timer": lambda found: bool(found.loops),
     "coming-from/kopf-timers-and-daemons.md ours_daemon": lambda found: "127.0.0.1:8099" in str(found.unknown)}
 """Programs that change something with each run, or reach something outside: their plan says so."""
@@ -351,8 +351,12 @@ def test_no_operator_of_a_document_is_forgotten() -> None:
             assert sorted(found) == sorted(name for guide, name in tried if guide == document), document
 
 
+NOT_PLANNED = {"composite_controller.py": "its runs start controllers, which have threads and time of their own"}
+"""As the guide says of such programs."""
+
+
 def test_no_operator_of_the_examples_is_forgotten() -> None:
     here = Path(__file__).read_text()
     for file in (ROOT / "examples").glob("*.py"):
-        if re.search(r"\b(Controller|Manager)\(", file.read_text()):
+        if file.name not in NOT_PLANNED and re.search(r"\b(Controller|Manager)\(", file.read_text()):
             assert re.search(rf"^(import|from) {file.stem}\b", here, re.MULTILINE), file
