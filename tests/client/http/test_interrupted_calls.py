@@ -14,8 +14,8 @@ import pytest
 from kubectl_runtime import Api, ApiError, ApiResource, Client, Config, RetryPolicy, StopToken, TransportError
 from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import server_context
-from kubectl_runtime.client.http.middleware import Answer, Call
-from kubectl_runtime.client.http.send import Interrupt, Reachability, exchange
+from kubectl_runtime.client.http.middleware import Answer, Call, Send
+from kubectl_runtime.client.http.send import Fence, Interrupt, Reachability, exchange
 from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.observer import NO_OBSERVER, extensible
 from kubectl_runtime.core.base.stop import FirstOf
@@ -169,6 +169,69 @@ def test_a_write_under_way_gets_its_answer() -> None:
 
 POST = Request("POST", "/api/v1/namespaces/default/configmaps", "create", RESOURCE, "create configmaps default/a",
                body=b"{}")
+
+
+def test_a_write_under_way_gets_its_answer_from_a_client_that_is_closed_meanwhile() -> None:
+    def serve(peer: Peer) -> None:
+        peer.receive()
+        client.close()
+        peer.answer(201, config_map())
+
+    with WireServer(serve) as server:
+        client = server.client(client={"retry": RetryPolicy.never()}, timeout=TOO_LONG)
+        assert b'"uid-a"' in client.request(POST)
+
+
+def sent_by(carry: Callable[[Call, float, Interrupt], Answer]) -> Send:
+    """Sends over a wire that does this; its second argument is the limit for connecting."""
+    class Wire:
+        def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
+            return carry(call, connect, interrupt)
+
+    return exchange(Wire, Config(cluster_url="http://127.0.0.1:9"), SYSTEM_CLOCK, Reachability(),
+                    extensible(NO_OBSERVER), None)
+
+
+@pytest.mark.parametrize("request_of", [POST, LIST])
+def test_no_connection_is_made_for_a_write_that_may_be_sent_no_more(request_of: Request) -> None:
+    limits: list[float] = []
+
+    def carry(call: Call, connect: float, interrupt: Interrupt) -> Answer:
+        limits.append(connect)
+        return Answer(200, {})
+
+    call = Call(request_of, SYSTEM_CLOCK.monotonic() + 10, StopToken(), send_by=SYSTEM_CLOCK.monotonic() + 0.5)
+    sent_by(carry)(call)
+    call.send_by = SYSTEM_CLOCK.monotonic() - 1
+    sent_by(carry)(call)
+    assert 0 < limits[0] <= 0.5
+    assert 0 < limits[1] < 0.01
+
+
+def test_a_fence_that_closes_while_the_connection_is_made_refuses_the_write() -> None:
+    class Closed(Exception):
+        pass
+
+    is_open, sent = [True], []
+
+    def check(_: Call) -> None:
+        if not is_open[0]:
+            raise Closed
+
+    def carry(call: Call, connect: float, interrupt: Interrupt) -> Answer:
+        is_open[0] = False  # connecting took this long
+        one, other = socket.socketpair()
+        with one, other:
+            interrupt.begin(one)
+            sent.append(call.request.method)
+        return Answer(200, {})
+
+    send = Fence(check)(sent_by(carry))
+    with pytest.raises(Closed):
+        send(Call(POST, SYSTEM_CLOCK.monotonic() + 10, StopToken()))
+    assert sent == []
+    send(Call(LIST, SYSTEM_CLOCK.monotonic() + 10, StopToken()))
+    assert sent == ["GET"]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.client.http.send import RateLimit, limiting
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.params import DeleteParams, Preconditions
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import SimClock
@@ -138,6 +140,46 @@ class TestRetries:
             assert send(call).status == 503
         assert len(sent) == attempts
         assert clock.monotonic() < began + 10
+
+    GONE = Answer(404, {}, b'{"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, '
+                  b'"details": {"name": "a", "kind": "configmaps"}}')
+
+    @pytest.mark.parametrize(("outcomes", "status"), [
+        ([ConnectionFailed("lost", Failure(sent=True))], 200),
+        ([ConnectionFailed("lost", Failure(sent=True)), ConnectionFailed("no route", Failure(sent=False))], 200),
+        ([Answer(504, {}), Answer(429, {"Retry-After": "0"})], 200),
+        ([ConnectionFailed("no route", Failure(sent=False)), Answer(429, {"Retry-After": "0"})], 404)])
+    def test_a_doubt_about_one_attempt_outlives_those_after_it(self, outcomes: list[Any], status: int) -> None:
+        """Only a deletion that may have been carried out finds its object gone because of itself."""
+        clock, left = SimClock(self_advancing=True), [*outcomes, self.GONE]
+
+        def answers(call: Call) -> Answer:
+            if isinstance(found := left.pop(0), ConnectionFailed):
+                raise found
+            return found  # type: ignore[no-any-return]
+
+        request = build.delete(PLACE, "a", DeleteParams(preconditions=Preconditions(uid="u")))
+        call = Call(request, clock.monotonic() + 10, StopToken(clock=clock))
+        assert retrying(RetryPolicy(base=0.001), clock)(answers)(call).status == status
+        assert not left
+
+    @pytest.mark.parametrize(("failure", "attempts"), [
+        (ConnectionFailed("lost", Failure(sent=True)), 1), (Answer(504, {}), 1), (Answer(503, {}), 1),
+        (ConnectionFailed("no route", Failure(sent=False)), 3), (Answer(429, {"Retry-After": "0"}), 3)])
+    def test_a_write_that_may_have_been_carried_out_is_not_sent_again(self, failure: Any, attempts: int) -> None:
+        clock, sent = SimClock(self_advancing=True), []
+
+        def answers(call: Call) -> Answer:
+            sent.append(call.attempt)
+            if isinstance(failure, ConnectionFailed):
+                raise failure
+            return failure  # type: ignore[no-any-return]
+
+        request = build.create(PLACE, {"metadata": {"generateName": "a-"}})
+        call = Call(request, clock.monotonic() + 10, StopToken(clock=clock))
+        with suppress(ConnectionFailed):
+            retrying(RetryPolicy(retries=2, base=0.001), clock)(answers)(call)
+        assert sent == [*range(attempts)]
 
 
 class TestRateLimit:
