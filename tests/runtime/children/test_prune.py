@@ -301,6 +301,34 @@ def test_a_child_that_changed_hands_right_before_it_would_be_deleted_stays(meanw
     assert not played.errors
 
 
+def test_a_child_that_was_made_again_under_its_name_is_left_to_the_next_call() -> None:
+    """By another replica, say: what it is for is not known until this one has seen it."""
+    server, sim = bare()
+    armed, found = list[bool](), list[World]()
+
+    def layer(send: Any) -> Any:
+        def through(call: Any) -> Any:
+            if call.request.verb == "delete" and armed and armed.pop():
+                maps = found[0].api(ConfigMap)
+                again = ConfigMap(name="x", data={"a": "2"})
+                again.set_owner(found[0].api(Site).get("a"))
+                maps.delete("x")
+                maps.apply(again, field_manager="sites")
+            return send(call)
+        return through
+
+    found.append(World(pages, ConfigMap, server=server, sim=sim, client=sim.client(server).with_layer(layer)))
+    played = found[0]
+    played.make(pages=["x"])
+    armed.append(True)
+    before = len(played.results["a"])
+    want(played)
+    first, *later = played.results["a"][before:]
+    assert not first.pruned
+    assert [ref.name for one in later for ref in one.pruned] == ["x"]
+    assert names(played) == set()
+
+
 def test_a_call_for_another_owner_may_follow_one_that_named_all() -> None:
     def both(obj: Any, ctx: Context[Any]) -> Children:
         if obj.name == "b":

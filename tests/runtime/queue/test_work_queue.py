@@ -16,7 +16,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue.own_writes import RunWrites
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Repeated, RetryRateLimit
 from kubectl_runtime.runtime.queue.scheduler import Scheduler
-from kubectl_runtime.runtime.queue.work_queue import WorkQueue
+from kubectl_runtime.runtime.queue.work_queue import KeyRate, WorkQueue
 from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
 KIND = ApiResource("", "v1", "ConfigMap", "configmaps")
@@ -97,6 +97,69 @@ def test_a_key_that_is_triggered_while_it_runs_is_due_and_not_taken_before_its_e
     assert queue.take(2) is None
     queue.finish(again, SUCCEEDED, 3)
     assert queue.take(3) is None
+
+
+ENDS = {"succeeded": SUCCEEDED, "requeued": Outcome(10.0), "failed": FAILED, "stopped": Outcome(None, RunResult.ERROR),
+        "conflict": Outcome(3.0, RunResult.ERROR, streak=Streak.CONFLICT), "skipped": Outcome(None, RunResult.SKIPPED)}
+
+
+@pytest.mark.parametrize("wrote", [False, True])
+@pytest.mark.parametrize("end", ENDS)
+def test_a_trigger_that_a_worker_has_set_aside_runs_when_the_run_has_ended_however_it_ends(
+        end: str, wrote: bool) -> None:
+    queue = new()
+    queue.trigger(request("a"), 0)
+    run = queue.take(0)
+    assert run is not None
+    queue.trigger(request("a", ("uid-secret", "7")), 0)
+    assert queue.take(0) is None
+    if wrote:
+        run.wrote(Write(run.request.ref, "patch", "8", "uid-a", None))
+    queue.finish(run, ENDS[end], 1)
+    assert queue.take(1) is not None
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_end_of_a_run_leaves_nothing_of_a_key_that_was_forgotten_meanwhile(end: str) -> None:
+    queue = new()
+    queue.trigger(request("a"), 0)
+    run = queue.take(0)
+    assert run is not None
+    queue.trigger(request("a", reason=Reason.OBJECT_DELETED), 0)
+    queue.finish(run, ENDS[end], 1)
+    assert (len(queue), queue.failing, queue.keys()) == (0, 0, set())
+    assert queue.take(100) is None
+
+
+@pytest.mark.parametrize(("causes", "due"), [
+    ([("uid-a", "8")], 5.0), ([("uid-a", "8"), ("uid-a", "9")], 5.0), ([("uid-a", "8"), ("uid-a", "10")], 0.0),
+    ([("uid-secret", "1"), ("uid-a", "8")], 0.0), ([("uid-a", "8"), None], 0.0)])
+def test_a_retry_takes_up_what_came_meanwhile_only_if_all_of_it_is_its_own(
+        causes: list[tuple[str, str] | None], due: float) -> None:
+    queue = new()
+    queue.trigger(request("a"), 0)
+    run = queue.take(0)
+    assert run is not None
+    for version in "89":
+        run.wrote(Write(run.request.ref, "patch", version, "uid-a", None))
+    queue.trigger_all([request("a", cause) for cause in causes], 0)
+    queue.finish(run, FAILED, 0)
+    assert queue.due_at(run.key) == due
+
+
+def test_a_run_that_its_rate_delays_still_knows_all_that_led_to_it() -> None:
+    queue, record = WorkQueue(Scheduler(), None, KeyRate(runs=1, per=10)), made("7")
+    queue.trigger(request("a"), 0)
+    run = queue.take(0)
+    assert run is not None
+    run.looks_at(record)
+    queue.trigger_all([request("a", ("uid-a", "7")), request("a", ("uid-secret", "1"))], 0)
+    queue.finish(run, Outcome(None, RunResult.TERMINAL_ERROR, own={}, waits_beyond=frozenset("7")), 1)
+    assert queue.take(9) is None
+    again = queue.take(10)
+    assert again is not None
+    assert [*again.causes] == [("uid-a", "7"), ("uid-secret", "1")]
+    assert not again.has_nothing_new(record), "the Secret may be what was missing"
 
 
 def test_a_closed_queue_takes_nothing_gives_nothing_and_lets_runs_end() -> None:

@@ -306,6 +306,28 @@ def test_a_value_is_compared_only_where_the_object_stays_itself():
     assert set(gone.readers) == {plain, careful}
 
 
+@pytest.mark.parametrize("differs", [True, False])
+def test_a_comparison_does_not_speak_for_a_reader_that_has_read_again_meanwhile(differs):
+    shelf, reader = Shelf(), ("shop", "r")
+    node = shelf.one(key("a"))
+    Dependencies.begin(reader, node)
+    shelf.answered(node, 0, {key("a"): ("u", "1")}, lambda _: None)
+    Dependencies.read(reader, node, current=True, seen=(Seen("data.x", "1"),))
+    shelf.touched(key("a"), record("a", "u", 2))
+    (compared,) = shelf.to_compare(key("a"))
+    Dependencies.read(reader, node, current=False, seen=(Seen("data.y", "1"),))
+    assert shelf.compared(key("a"), ("u", "2"), [(*compared, differs)]) is None
+    assert [one for one, _ in shelf.to_compare(key("a"))] == [reader], "what it has read last is not compared yet"
+
+
+@pytest.mark.parametrize(("progress", "taken"), [("4", True), ("5", False), ("6", False), ("", True), ("x", True)])
+def test_an_answer_that_the_watch_has_reached_and_does_not_show_is_outdated(progress, taken):
+    shelf = Shelf()
+    for node, floor in ((shelf.one(key("a")), ""), (shelf.all_of("shop", WEB), "5")):
+        found = {key("a"): ("u", "5" if not floor else "3")}
+        assert shelf.answered(node, 0, found, lambda _: None, floor, progress=progress)[1] is taken
+
+
 def test_contents_go_with_the_last_reader_and_with_the_next_version():
     shelf, dependencies, one, two = Shelf(), Dependencies(), ("shop", "1"), ("shop", "2")
     node, all_web = shelf.one(key("a")), shelf.all_of("shop", WEB)

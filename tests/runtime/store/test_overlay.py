@@ -383,6 +383,12 @@ def test_a_scale_is_a_version_without_content(world: World) -> None:
     assert world.pending == 0
 
 
+def test_a_scale_that_changes_nothing_does_not_take_the_content_of_the_write_before_it(world: World) -> None:
+    world.write(thing("a", 7))
+    world.tell(Write(ObjectRef(THING, "a", "default"), "patch", "7", "uid-a", None, "scale"))
+    assert (world.read(), world.pending) == ("7", 1)
+
+
 # Objects that were made and deleted while nobody watched
 
 def test_a_written_object_that_a_later_list_lacks_was_deleted_and_the_difference_says_so(world: World) -> None:
@@ -433,6 +439,23 @@ def test_a_late_answer_does_not_resurrect_what_a_list_has_shown_to_be_gone(world
     assert world.list(9, thing("a", 3)) == [Delete(child), INIT_DONE]
     assert world.write(thing("child", 8)) is None  # its deletion is reported once
     assert (world.read("child"), world.pending) == (None, 0)
+
+
+@pytest.mark.parametrize("passed", [lambda world: world.events(9, Apply(thing("a", 9))),
+                                    lambda world: world.events(9, Delete(thing("a", 9))),
+                                    lambda world: world.writer.progressed("9")])
+def test_a_late_answer_brings_nothing_back_that_the_watch_has_passed_when_nothing_else_was_written(
+        world: World, passed: Any) -> None:
+    child = thing("child", 7)
+    passed(world)
+    assert world.write(child, "create") is child  # made and deleted before
+    assert (world.read("child"), world.pending) == (None, 0)
+
+
+def test_a_deletion_that_is_told_after_a_list_has_shown_it_leaves_nothing_behind(world: World) -> None:
+    world.list(9)
+    world.delete("a", "uid-a")
+    assert (world.read("a"), world.pending) == (None, 0)
 
 
 # Writes that no watch selects
