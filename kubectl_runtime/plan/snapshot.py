@@ -262,14 +262,8 @@ class _Reading:
         with suppress(KubeError):  # no reason not to have the rest
             version = self._client.server_version().git_version
         return Snapshot((*definitions, *self._objects.values()), tuple(self._read.values()), at,
-                        _without_user(self._client.config.cluster_url), version, self._redaction.fields,
+                        self._client.config.cluster_url, version, self._redaction.fields,
                         self._all_definitions, redaction=self._redaction)
-
-
-def _without_user(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path.partition('?')[0]}"
 
 
 def _whole(obj: Any, kind: ApiResource) -> Object:

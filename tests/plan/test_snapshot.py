@@ -25,6 +25,7 @@ from kubectl_runtime import (
     apply_crd,
 )
 from kubectl_runtime.plan import Snapshot, SnapshotError, plan
+from kubectl_runtime.plan.stored import Redaction
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
 from kubectl_runtime.testing import ApiServer
 from tests.plan import sites
@@ -146,6 +147,18 @@ def test_a_missing_right_is_named_and_what_follows_is_unknown(allowed: tuple[str
     assert not found.empty
 
 
+def test_each_namespace_that_must_not_be_listed_is_named() -> None:
+    with ApiServer(authorization_mode="RBAC", tokens={"t": "planner"}) as server:
+        rules, binding = rights("configmaps")
+        server.load([{**rules, "kind": "Role", "metadata": {"name": "r", "namespace": "kube-public"}},
+                     {**binding, "kind": "RoleBinding", "metadata": {"name": "r", "namespace": "kube-public"},
+                      "roleRef": {**binding["roleRef"], "kind": "Role"}}])
+        with server.client("planner") as client:
+            found = Snapshot.read(client, watching(ConfigMap), namespaces=["default", "kube-public", "kube-system"])
+    assert found.by_name["configmaps"].refused == ("list configmaps in namespace default, "
+                                                   "list configmaps in namespace kube-system")
+
+
 def secret_objects(world: World) -> None:
     applied = json.dumps({"data": {"token": base64.b64encode(TOKEN.encode()).decode()}})
     world.server.load([
@@ -176,6 +189,16 @@ def test_values_of_secrets_are_digests_of_equal_length(tmp_path: Path) -> None:
     assert not appears((tmp_path / "s.json").read_text())
     assert not appears(repr(first))
     world.sim.close()
+
+
+@pytest.mark.parametrize("part", ["data", "stringData"])
+def test_each_part_of_a_secret_that_holds_values_is_redacted(part: str) -> None:
+    value = base64.b64encode(TOKEN.encode()).decode() if part == "data" else TOKEN
+    given = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, part: {"token": value}}
+    found = Redaction().redact(given)
+    assert not appears(json.dumps(found))
+    assert len(found[part]["token"]) == len(value)
+    assert given[part] == {"token": value}
 
 
 def test_no_value_of_a_secret_is_shown_anywhere(caplog: pytest.LogCaptureFixture) -> None:
@@ -262,6 +285,26 @@ def test_named_fields_are_redacted_too(tmp_path: Path) -> None:
     for wrong in ("ConfigMap", "ConfigMap:", ":data", "ConfigMap:a..b"):
         with pytest.raises(RequestError, match="names no field"):
             Snapshot.read(world.client, watching(ConfigMap), redact=[wrong])
+    world.sim.close()
+
+
+def test_the_copy_that_kubectl_keeps_of_a_named_field_is_redacted_too(tmp_path: Path) -> None:
+    """Of an object, and of a definition, which is read before all objects."""
+    kept = "kubectl.kubernetes.io/last-applied-configuration"
+    world = World()
+    world.server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "c", "namespace": "default", "annotations": {kept: '{"data":{"pin":"4711"}}'}},
+        "data": {"pin": "4711"}}])
+    definition = sites.Site.crd()
+    definition["metadata"]["annotations"] = {kept: '{"about":"secret-words"}', "about": "secret-words"}
+    world.server.load([definition])
+    found = Snapshot.read(world.client, watching(ConfigMap, sites.Site), redact=[
+        "ConfigMap:data.pin", "CustomResourceDefinition:metadata.annotations.about"])
+    found.save(tmp_path / "s.json")
+    text = (tmp_path / "s.json").read_text()
+    assert "last-applied-configuration" in text
+    assert "4711" not in text
+    assert "secret-words" not in text
     world.sim.close()
 
 
