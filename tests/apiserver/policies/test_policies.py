@@ -114,6 +114,26 @@ def test_missing_parameters(api: Hooked, action: str, policy_of_failure: str, st
         assert "no params found for policy binding with `Deny` parameterNotFoundAction" in answer.body["message"]
 
 
+@pytest.mark.parametrize("actions", [["Warn"], ["Audit"], ["Warn", "Audit"]])
+def test_a_binding_that_cannot_be_configured_refuses_whatever_it_does_on_a_failure(api: Hooked, actions: Any) -> None:
+    policy(api, "true", paramKind={"apiVersion": "v1", "kind": "Secret"}, binding={
+        "validationActions": actions,
+        "paramRef": {"name": "none", "namespace": "default", "parameterNotFoundAction": "Deny"}})
+    assert api.create().status == 422
+
+
+@pytest.mark.parametrize(("conditions", "on_failure", "status"), [
+    (["object.data.absent == 'x'"], "Fail", 422), (["object.data.absent == 'x'"], "Ignore", 201),
+    (["object.data.absent == 'x'", "false"], "Fail", 201), (["true", "object.data.absent == 'x'"], "Fail", 422),
+    (["true"], "Fail", 201)])
+def test_a_condition_that_fails_is_not_one_that_is_true(api: Hooked, conditions: list[str], on_failure: str,
+                                                        status: int) -> None:
+    holds = "false" if on_failure == "Ignore" else "true"
+    policy(api, holds, failurePolicy=on_failure, matchConditions=[
+        {"name": f"c{number}", "expression": one} for number, one in enumerate(conditions)])
+    assert api.create(data={"a": "b"}).status == status
+
+
 def test_variables_are_lazy_typed_and_may_name_each_other(api: Hooked) -> None:
     made = policy(api, {"expression": "variables.all == 2 || variables.broken", "messageExpression":
                         "'there are ' + string(variables.all)"},

@@ -102,6 +102,23 @@ def test_services_claims_and_custom_resources_count_as_what_they_ask_for(api: Ho
         201, 403, 201, 403]
 
 
+@pytest.mark.parametrize(("hard", "plural", "spec", "more"), [
+    ({"services.nodeports": "1"}, "services", {"type": "NodePort", "ports": [{"port": 80, "name": "a"}]},
+     {"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 81, "name": "b"}]}}),
+    ({"requests.storage": "1Gi"}, "persistentvolumeclaims",
+     {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}, None),
+    ({"pods": "1", "requests.cpu": "1"}, "pods",
+     {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1"}}}]}, None)])
+def test_of_a_changed_object_only_what_it_takes_more_is_charged(api: Hooked, hard: Any, plural: str, spec: Any,
+                                                                more: Any) -> None:
+    quota(api, hard=hard)
+    path = f"/api/v1/namespaces/default/{plural}"
+    assert api("POST", path, {"metadata": {"name": "a"}, "spec": spec}).status == 201
+    assert api.merge(f"{path}/a", {"metadata": {"labels": {"full": "yes"}}}).status == 200
+    if more is not None:
+        assert api.merge(f"{path}/a", more).status == 403
+
+
 def test_a_dry_run_is_judged_and_not_charged(api: Hooked) -> None:
     quota(api, hard={"count/configmaps": "1"})
     assert api.create("a", dry_run=True).status == 201

@@ -28,6 +28,15 @@ def test_each_object_is_in_exactly_one_part(text: str, parts: int) -> None:
     assert ShardSelector.part("namespace", number, parts).matches("", text)
 
 
+@pytest.mark.parametrize("text", ["", "a", "foobar", "6f0f5c3e-8e5c-4c7e-9a76-0d5d4f7d6c11"])
+@pytest.mark.parametrize("by", ["uid", "namespace"])
+def test_an_object_at_a_boundary_is_in_the_range_that_begins_there(text: str, by: Any) -> None:
+    at, of = shard_hash(text), (text, None) if by == "uid" else ("", text)
+    assert not ShardSelector(by, ((0, at),)).matches(*of)
+    assert ShardSelector(by, ((at, at + 1),)).matches(*of)
+    assert not ShardSelector(by, ((at + 1, HASHES),)).matches(*of)
+
+
 @given(st.integers(1, 256))
 def test_the_parts_are_the_whole_without_a_gap(parts: int) -> None:
     together = tuple(pair for n in range(parts) for pair in ShardSelector.part("uid", n, parts).ranges)
