@@ -15,8 +15,9 @@ from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.clock import SystemClock
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
+from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.errors import NotLeaderError
-from kubectl_runtime.manager.elector import LeaderLock
+from kubectl_runtime.manager.elector import LeaderLock, only_while_leading
 from kubectl_runtime.manager.leases import Get, LeaseRecord, LeaseStore, Tick, Trouble, Update, Wait
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.resources.coordination_v1 import Lease
@@ -205,6 +206,20 @@ def test_the_locks_client_writes_only_while_it_leads(client: Client) -> None:
             refused()
     assert told == ["a"]  # the observers of the client hear of what is written through it
     forget()
+
+
+@pytest.mark.parametrize(("method", "left"), [("POST", 3.0), ("DELETE", 3.0), ("GET", None)])
+def test_a_write_is_connected_no_longer_than_it_may_be_sent(method: str, left: float | None) -> None:
+    """A connection that comes about later would be of no use, and its write must not wait for it."""
+    clock, seen = SimClock(), list[Call]()
+
+    def send(call: Call) -> Answer:
+        seen.append(call)
+        return Answer(200, {})
+
+    fence = only_while_leading(lambda: clock.boottime() + 3, lambda: "it does not lead", clock)
+    fence(send)(Call(Request(method, "/api/v1/x", "any", None, "x"), clock.monotonic() + 60, StopToken(clock=clock)))
+    assert seen[0].send_by == (float("inf") if left is None else pytest.approx(clock.monotonic() + left))
 
 
 class Wire:

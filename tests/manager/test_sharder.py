@@ -24,7 +24,7 @@ from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Failed
 from kubectl_runtime.manager.running import RunningManager
-from kubectl_runtime.manager.sharder import NAME, ShardLeases
+from kubectl_runtime.manager.sharder import NAME, Sharder, ShardLeases
 from kubectl_runtime.manager.sharder import SHARDS as NUMBER
 from kubectl_runtime.manager.sharding import Answered, NotListed, Sharding, shard_of
 from kubectl_runtime.resources import ConfigMap, Secret
@@ -208,6 +208,23 @@ def test_a_replica_forgets_the_children_of_objects_that_have_gone_to_another(gro
         two.leave("b")
         until(lambda: len(first) == OBJECTS)
         assert versions == {one.name: one.resource_version for one in secrets.list()}
+
+
+def test_the_end_of_the_last_run_gives_a_shard_up_without_a_wait_for_the_next_renewal(server: ApiServer) -> None:
+    with server.client() as client:
+        sharder = Sharder(client, Sharding("shop", "default", shards=2, identity="a", lease=1000, renew_deadline=900,
+                                           retry=LIMIT * 5), grace=LIMIT * 5, failed=lambda _: None)
+        sharder.join()
+        until(lambda: sharder.shards == {0, 1})
+        for _ in range(2):
+            assert sharder.begin_in(0) is not None
+        sharder.quit(LIMIT * 5)
+        until(lambda: sharder._state.held == {0} and not sharder._state.delete and not sharder._state.deleting)
+        sharder.end_in(0)
+        assert not sharder.has_left
+        sharder.end_in(0)
+        until(lambda: sharder.has_left)
+        sharder.close(1)
 
 
 def test_a_shard_is_given_up_only_after_its_runs_have_ended(group: Callable[..., Group],

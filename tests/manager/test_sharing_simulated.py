@@ -95,6 +95,48 @@ def turn(sharder: Sharder) -> None:
     sharder.tell()
 
 
+def alone(sim: Simulation) -> Sharder:
+    """A replica that holds both shards, and does nothing unless it gets its turn."""
+    sharder = Sharder(sim.client(sim.serve()), Sharding("shop", "default", shards=2, identity="a", lease=15,
+                                                        renew_deadline=10, retry=2), grace=25, failed=lambda _: None)
+    sharder.step(Join())
+    turn(sharder)
+    assert sharder.shards == {0, 1}
+    return sharder
+
+
+def test_no_run_begins_after_the_deadline_though_no_thread_has_seen_it_pass() -> None:
+    with Simulation() as sim:
+        sharder = alone(sim)
+        sim.clock.advance(9.9)
+        assert sharder.begin_in(0) is not None
+        sharder.end_in(0)
+        sim.clock.advance(0.2)
+        assert sharder.begin_in(0) is None
+        assert sharder.shards == frozenset()
+
+
+def test_a_lost_shard_is_not_taken_again_while_a_run_of_before_is_left() -> None:
+    with Simulation() as sim:
+        sharder = alone(sim)
+        lost = sharder.begin_in(0)
+        assert lost is not None
+        sim.clock.advance(11)
+        for _ in range(10):
+            turn(sharder)
+            sim.clock.advance(2)
+        assert lost.is_set()
+        assert sharder.shards == {1}
+        sharder.end_in(0)
+        for _ in range(2):
+            turn(sharder)
+            sim.clock.advance(2)
+        assert sharder.shards == {0, 1}
+        again = sharder.begin_in(0)
+        assert again is not None
+        assert not again.is_set()
+
+
 @pytest.fixture
 def shared() -> Iterator[Any]:
     made: list[Shared] = []
