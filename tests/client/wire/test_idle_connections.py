@@ -3,6 +3,7 @@ one that was never made is no open question, and one that breaks under the write
 """
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import ssl
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, Client, Config, OutcomeUnknownError, RetryPolicy, TransportError
+from kubectl_runtime import Api, ApiError, Client, Config, OutcomeUnknownError, RetryPolicy, TransportError
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, WireServer, config_map
 
@@ -132,3 +133,44 @@ def test_a_proxy_that_speaks_no_http_has_sent_nothing() -> None:
             with pytest.raises(TransportError, match="the proxy's answer to CONNECT is not HTTP") as caught:
                 Api.namespaced(client, ConfigMap, "default").create(ConfigMap(name="a"))
     assert not isinstance(caught.value, OutcomeUnknownError)
+
+
+def in_another_coding(peer: Peer) -> None:
+    peer.send(b"HTTP/1.1 403 Forbidden\r\nContent-Encoding: br\r\nContent-Length: 9\r\n\r\nHTTP")
+
+
+def half_a_body(peer: Peer) -> None:
+    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
+
+
+def no_answer(_: Peer) -> None:
+    """Not a byte."""
+
+
+@pytest.mark.direct("a proxy ends the connection to the server in its own time")
+@pytest.mark.parametrize("answer", [in_another_coding, half_a_body, no_answer])
+def test_a_connection_whose_answer_was_not_read_to_its_end_is_closed_at_once_and_not_used_again(
+        answer: Callable[[Peer], None]) -> None:
+    closed = threading.Event()
+
+    def serve(peer: Peer) -> None:
+        assert peer.receive() is not None
+        if peer.number > 1:
+            return peer.answer(200, config_map())
+        answer(peer)
+        if peer.receive() is None:
+            closed.set()
+        return None
+
+    gc.disable()  # it does not depend on when Python collects garbage
+    try:
+        with WireServer(serve) as server, server.client(client={"retry": RetryPolicy.never()}) as client:
+            maps = Api.namespaced(client, ConfigMap, "default")
+            with pytest.raises((ApiError, TransportError)) as kept:
+                maps.get("a", timeout=0.3)
+            assert maps.get("a").name == "a"
+            assert closed.wait(20)
+            assert kept.value is not None
+        assert server.connections == 2
+    finally:
+        gc.enable()
