@@ -363,6 +363,10 @@ def test_a_client_of_dry_runs_changes_nothing_and_remembers_nothing() -> None:
         ensure_children(dry, site, ConfigMap(name="new", data={"a": "1"}), settings(site, size="9"),
                         ConfigMap(name=theirs.name, data={"a": "2"}), field_manager="sites")
     assert versions == {one.name: one.resource_version for one in world.api(ConfigMap).list()}
+    asked = len(world.server.requests)
+    for _ in range(2):  # what was only tried is tried again
+        ensure_children(dry, site, settings(site, size="9"), field_manager="sites")
+    assert [one.verb for one in list(world.server.requests)[asked:]].count("patch") == 2
 
 
 def test_outside_of_runs_the_clients_own_manager_is_taken() -> None:

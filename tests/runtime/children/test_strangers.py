@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, Context, LeaderElection, Patch, elect, ensure_children
+from kubectl_runtime import Api, Context, LeaderElection, NotOurs, Patch, elect, ensure_children
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.controller import Children
+from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.resources import ConfigMap, Deployment
 from kubectl_runtime.runtime.children.applied import memory_of
 from kubectl_runtime.runtime.children.ensure import Found, Naming, ensure
@@ -445,3 +446,26 @@ def test_bodies_bind_a_forced_apply_to_the_uid() -> None:
     played.settle()
     stop()
     assert [body["metadata"].get("uid") for body in bodies if "metadata" in body] == [uid]
+
+
+def test_a_strangers_object_with_the_name_and_version_of_a_child_is_none() -> None:
+    """A cluster that was made again behind the same address counts its versions from the beginning."""
+    played = world()
+    site = played.make()
+    there = played.api(ConfigMap).get("x").to_dict()
+    there["metadata"] |= {"uid": "theirs", "ownerReferences": [], "managedFields": []}
+    stranger = decode_object(json.dumps(there).encode(), ConfigMap.api_resource)
+
+    class Shown:
+        def find(self, *_: Any) -> Found:
+            return Found(stranger, True, True)
+
+        def owned_by(self, uid: str) -> tuple[Any, ...]:
+            return ()
+
+        def kind_of(self, gvk: Any) -> None:
+            return None
+
+    with pytest.raises(NotOurs, match="ConfigMap default/x"):
+        ensure(played.client, site, [ConfigMap(name="x", data=OURS)], manager="sites", watched=Shown(),
+               naming=Naming())

@@ -328,6 +328,23 @@ def test_an_answer_that_the_watch_has_reached_and_does_not_show_is_outdated(prog
         assert shelf.answered(node, 0, found, lambda _: None, floor, progress=progress)[1] is taken
 
 
+@pytest.mark.parametrize(("asked", "found", "shown_then"), [
+    (None, None, ("u", "6")), (("u", "x5"), ("u", "x5"), ("u", "x6")), (("u", "x5"), None, ("u", "x6"))],
+    ids=["absent, and then made", "versions that do not compare", "deleted by what it is"])
+def test_an_answer_does_not_undo_what_the_watch_has_shown_since_it_was_asked(asked, found, shown_then):
+    shelf, reader = Shelf(), ("shop", "r")
+    node = shelf.one(key("a"))
+    Dependencies.begin(reader, node)
+    if asked is not None:
+        shelf.answered(node, 0, {key("a"): asked}, lambda _: asked)
+    before = node.revision
+    shelf.touched(key("a"), record("a", *shown_then))
+    moved, current = shelf.answered(node, before, {} if found is None else {key("a"): found}, lambda _: shown_then)
+    assert (moved, current) == ([], False)
+    assert node.members == {key("a"): shown_then}
+    assert Dependencies.read(reader, node, current=current), "the reader runs again"
+
+
 def test_contents_go_with_the_last_reader_and_with_the_next_version():
     shelf, dependencies, one, two = Shelf(), Dependencies(), ("shop", "1"), ("shop", "2")
     node, all_web = shelf.one(key("a")), shelf.all_of("shop", WEB)

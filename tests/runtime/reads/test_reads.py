@@ -446,6 +446,26 @@ def test_a_cleanup_may_read_and_its_reads_are_dropped_after_it() -> None:
     sim.close()
 
 
+@pytest.mark.parametrize("end", ["returns", "raises"])
+def test_the_reads_of_a_run_whose_object_is_deleted_meanwhile_are_dropped(end: str) -> None:
+    def read(obj: ConfigMap, ctx: Any) -> Any:
+        found = ctx.read(Secret, "s")
+        if found is not None:
+            ctx.read(Secret, "first read by this run")
+            world.maps.delete(obj.name)
+            world.controller.assembly.runner.forget(lambda key: key == ("default", obj.name))
+            if end == "raises":
+                raise ValueError("too late")
+        return found
+
+    world = World(read).start()
+    world.after(lambda: world.put("s"))
+    assert world.reads.look(5)[0] == 0
+    assert world.kept == set()
+    assert world.after(lambda: world.secrets.delete("s")) == []
+    assert not [node for source in world.reads._all_sources() for node in source.shelf.nodes()]
+
+
 class Restricted:
     """A controller, over sockets, of a user with few rights."""
 

@@ -61,6 +61,32 @@ def test_the_last_of_its_users_ends_a_watch_however_often_each_releases_it(
     again.release()
 
 
+def test_a_watch_whose_last_user_ends_while_another_joins_is_not_joined(
+        cluster: FakeCluster, registry: SharedWatches) -> None:
+    class Modify:
+        """Two of them are the same, and the comparison takes as long as it takes the first user to end."""
+
+        def __call__(self, obj: Any) -> None:
+            pass
+
+        def __eq__(self, other: object) -> bool:
+            one.release()
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    one = registry.take(cluster.api(Parent), modify=Modify())
+    two = registry.take(cluster.api(Parent), modify=Modify())
+    assert one.ends
+    assert two.watch is not one.watch
+    assert not two.watch.stop.is_set()
+    two.start()
+    two.watch.store.wait_until_ready(LIMIT)
+    two.release()
+    ended(two)
+    assert len(registry) == 0
+
+
 def test_what_one_user_hears_ends_with_its_release_and_nobody_elses_does(
         cluster: Cluster, registry: SharedWatches) -> None:
     heard: dict[str, list[str]] = {"one": [], "two": []}
