@@ -100,7 +100,8 @@ def test_a_key_that_is_triggered_while_it_runs_is_due_and_not_taken_before_its_e
 
 
 ENDS = {"succeeded": SUCCEEDED, "requeued": Outcome(10.0), "failed": FAILED, "stopped": Outcome(None, RunResult.ERROR),
-        "conflict": Outcome(3.0, RunResult.ERROR, streak=Streak.CONFLICT), "skipped": Outcome(None, RunResult.SKIPPED)}
+        "conflict": Outcome(3.0, RunResult.ERROR, repeated=Repeated.CONFLICT),
+        "skipped": Outcome(None, RunResult.SKIPPED)}
 
 
 @pytest.mark.parametrize("wrote", [False, True])

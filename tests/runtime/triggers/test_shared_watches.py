@@ -62,7 +62,7 @@ def test_the_last_of_its_users_ends_a_watch_however_often_each_releases_it(
 
 
 def test_a_watch_whose_last_user_ends_while_another_joins_is_not_joined(
-        cluster: FakeCluster, registry: SharedWatches) -> None:
+        cluster: Cluster, registry: SharedWatches) -> None:
     class Modify:
         """Two of them are the same, and the comparison takes as long as it takes the first user to end."""
 
@@ -85,6 +85,20 @@ def test_a_watch_whose_last_user_ends_while_another_joins_is_not_joined(
     two.release()
     ended(two)
     assert len(registry) == 0
+
+
+def test_what_is_subscribed_by_a_user_that_has_ended_is_never_told_anything(
+        cluster: Cluster, registry: SharedWatches) -> None:
+    one, two = (registry.take(cluster.api(Parent)) for _ in range(2))
+    heard, arrived = list[Any](), threading.Event()
+    one.release()
+    one.subscribe(trigger_self(Parent), heard.extend)
+    two.subscribe(trigger_self(Parent), lambda _: arrived.set())
+    two.start()
+    assert arrived.wait(LIMIT)
+    two.release()
+    ended(two)
+    assert heard == []
 
 
 def test_what_one_user_hears_ends_with_its_release_and_nobody_elses_does(
