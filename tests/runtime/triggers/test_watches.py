@@ -12,6 +12,7 @@ import pytest
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.codec.views import strip_managed_fields
+from kubectl_runtime.runtime.store.overlay import Own
 from kubectl_runtime.runtime.store.store import StoreNotReady
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
@@ -24,7 +25,7 @@ from kubectl_runtime.runtime.triggers.triggers import (
     trigger_self,
 )
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
-from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.config import ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, InitDone
 from kubectl_runtime.runtime.watch.states import Phase
 from kubectl_runtime.testing.clock import SimClock
@@ -563,3 +564,19 @@ def test_late_subscriptions_in_many_threads_miss_nothing_and_hear_nothing_twice(
 def step_until(watch: Watch[Any], done: Callable[[], bool]) -> None:
     while not done():
         watch.step()
+
+
+@pytest.mark.parametrize(("semantic", "version", "read"), [
+    (ListSemantic.ANY, 100, "120"), (ListSemantic.ANY, 130, None), (ListSemantic.MOST_RECENT, 130, None)])
+def test_a_list_from_a_cache_says_nothing_of_writes_that_are_newer_though_it_was_asked_for_later(
+        semantic: ListSemantic, version: int, read: str | None) -> None:
+    clock, stop, made = SimClock(), StopToken(), thing("made", 120)
+    api = ScriptedServer(stop, [page(version, A)], [[Late(1)]], clock=clock).api
+    watch: Watch[Thing] = Watch(api, WatcherConfig(list_semantic=semantic), stop=stop, clock=clock)
+    watch._writer.wrote(made.key, Own(made.uid, "120", made, last=made))
+    while not watch.store.is_ready:
+        watch.step()
+    found = watch.store.get("made", "default")
+    assert (None if found is None else found.resource_version) == read
+    stop.set()
+    watch.step()

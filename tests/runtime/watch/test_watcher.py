@@ -108,6 +108,12 @@ def test_an_expired_version_is_one_failure_and_one_list_without_it(expired: Any)
     assert world.server.requests[2][1].resource_version is None
 
 
+def test_the_outage_is_over_with_the_first_answer_so_the_next_failure_does_not_count_as_one() -> None:
+    world = World([TransportError("refused"), page(10)], [api_error(503), [MINUTE]])
+    failed = [event for event in world.run(backoff=None) if isinstance(event, Failed)]
+    assert [(one.away, one.outage_over) for one in failed[:2]] == [(True, False), (False, True)]
+
+
 def test_a_status_without_metadata_does_not_become_a_version() -> None:
     world = World([page(1), page(9)], [[[modified(thing("a", 7)), error_event(**EXPIRED)]], [MINUTE]])
     world.run()
