@@ -147,8 +147,9 @@ class Conversion:
     def convert(self, obj: Any, version: Any) -> Any:
         """Return the object in another version; `obj` is not changed.
 
-        Raises ConversionError if no functions lead there, if a function raises or returns no object, and if it changes
-        what a conversion may not change (name, namespace, uid, ...). Does not block, if the functions do not.
+        Raises ConversionError if no chain of functions leads to the version, if a function raises or returns no object,
+        and if it changes a field that a conversion must keep (name, namespace, uid, ...). Does not block, if the
+        functions do not.
         """
         content = json_copy(obj.to_dict() if isinstance(obj, CustomResource) else dict(obj))
         if isinstance(version, str):
@@ -159,8 +160,8 @@ class Conversion:
         """Convert these objects to every other version and back: for tests, with the objects that
         `kubectl_runtime.testing.objects_of` generates.
 
-        Returns what the functions alone do not preserve, each as `v2 -> v1 -> v2: spec.fuel`. Raises ConversionError
-        for an object that differs after the round trip, with the place.
+        Returns the fields that the functions do not preserve by themselves, each as `v2 -> v1 -> v2: spec.fuel`. Raises
+        ConversionError for an object that differs after the round trip, with the path of the difference.
         """
         found: dict[str, None] = {}
         for obj in objects:

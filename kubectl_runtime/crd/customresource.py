@@ -184,9 +184,9 @@ class CustomResource(Resource):
 
     def violations(self, old: CustomResource | None = None) -> list[Cause]:
         """Return the errors that the API server would find in this object, field by field, by its schema and its rules;
-        with `old` also those of the update from `old`. Empty for a valid object. As on the server, unknown fields are
-        dropped and defaults filled in first. Does not block. Raises MissingExtra if the class has rules and the extra
-        `cel` is not installed, TypeError as `crd` for a rule that does not compile."""
+        with `old` also the errors of the update from `old` to this object. Empty for a valid object. As on the server,
+        unknown fields are dropped and defaults are filled in first. Does not block. Raises MissingExtra if the class
+        has rules and the extra `cel` is not installed, and TypeError for a rule that does not compile."""
         cls: Any = type(self)
         return _validator(cls).violations(self.to_dict(), None if old is None else old.to_dict())
 

@@ -178,8 +178,8 @@ class LeaderElection:
     - `release`: give the Lease back when the work has ended, so that another replica begins at once instead of waiting
       until the Lease expires.
     - `lease`: for how long other candidates respect a holder that does not renew; a whole number of seconds.
-    - `renew_deadline`: for how long a holder whose renewals fail keeps leading; shorter than `lease`, so that it has
-      stopped before another candidate begins.
+    - `renew_deadline`: for how long a holder whose renewals fail keeps leading; shorter than `lease`, so that it stops
+      before another candidate begins.
     - `retry`: the time between renewals, and the longest time between two reads of a standby.
 
     `on_started()`, `on_stopped()` and `on_new_leader(identity)` are called in order, in a thread of their own, and must

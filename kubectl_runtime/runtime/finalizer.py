@@ -157,7 +157,7 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
 
 
 class FinalizingReconciler(Reconciler[F], Generic[F]):
-    """A reconciler in two halves, `apply` and `cleanup`, held together by the finalizer `finalizer_name`.
+    """A reconciler with two methods, `apply` and `cleanup`, which adds and removes the finalizer `finalizer_name`.
 
     `apply` is called while the object exists, `cleanup` when it is being deleted; see `finalizer` for the guarantees.
     It uses the controller's client and kind. It also works in a controller that watches only metadata, or only some
@@ -191,8 +191,9 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
     def cleanup(self, obj: F, ctx: Context[Any]) -> Action:
         """Remove what `apply` has made elsewhere. `apply` may never have been called: a missing thing is no failure.
 
-        Returns `Action.await_change()` when all of it is gone: then the finalizer is removed, and the object goes.
-        `Action.requeue(seconds)` keeps the object and calls again; so does raising, with backoff.
+        Returns `Action.await_change()` when all of it is gone; then the finalizer is removed, and the server deletes
+        the object. `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. An exception
+        does the same, with backoff.
         """
 
     def reconcile(self, obj: F, ctx: Context[Any]) -> Action:

@@ -80,8 +80,8 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or `stop`
     is set, and any other exception at once: conflicts between field managers, and OutcomeUnknownError for a write that
     may have been done, since a second attempt would change the object twice. `retry` decides which ApiErrors are tried
-    again. Raises RequestError for an `attempt` that is async or a generator. Waits on `clock`, or that of `stop`; in a
-    controller's run, at most until the run ends.
+    again. Raises RequestError for an `attempt` that is async or a generator. Waits on `clock`, by default the clock of
+    `stop`; in a controller's run, at most until the run ends.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> def paint():
@@ -113,13 +113,13 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     """Read the object `name`, let `change(obj)` change it, and write it; create it if it does not exist.
 
     Returns the object as it is afterwards and `created`, `updated` or `unchanged`. If `change` changed nothing, nothing
-    is sent; in a built-in kind, another form of a quantity (`1000m` for `1`) is no change. If the server finds nothing
-    changed, as in a spec without the defaults that it adds, that is `unchanged`, too. A new object has only its name.
-    If another client wrote or created the object in between, it is read and changed again, at most 5 times. So `change`
-    may be called more than once and must depend only on its argument. Blocks for those calls. Raises RequestError when
-    `change` is not a function of an object, changes name or namespace, or returns another object, and what `Api` and
-    `change` raise: OutcomeUnknownError for a write that may have been done, which is not repeated. A status that has a
-    subresource is not written.
+    is sent; in a built-in kind, another form of a quantity (`1000m` for `1`) is no change. If the write changes nothing
+    on the server (for example, it only lacks defaults that the server adds), the result is `unchanged` too. A new
+    object has only its name. If another client wrote or created the object in between, it is read and changed again, at
+    most 5 times. So `change` may be called more than once and must depend only on its argument. Blocks for those calls.
+    Raises RequestError when `change` is not a function of an object, changes name or namespace, or returns another
+    object, and what `Api` and `change` raise: OutcomeUnknownError for a write that may have been done, which is not
+    repeated. If the kind has a status subresource, the status is not written.
 
     >>> def change(obj: ConfigMap) -> None:
     ...     obj.data["color"] = "red"

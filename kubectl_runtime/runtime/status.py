@@ -89,7 +89,7 @@ def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: st
     """Write `conditions` and `fields` into the status of `obj`, in one apply. Returns whether anything was sent: False
     when the object already shows all of it.
 
-    A field has the name of its class or of the API (`observed_generation=3`, `observedGeneration=3`); None removes it.
+    A field has its name in the class or in the API (`observed_generation=3`, `observedGeneration=3`); None removes it.
     Everything else that `field_manager` has applied of the status stays; the default is the controller's name in a run,
     else the client's. lastTransitionTime changes only with a condition's status, to the clock's time; the time in
     `conditions` is ignored. The list of conditions must be keyed by type: `Annotated[list[Condition], MapKeys("type")]`
@@ -97,10 +97,10 @@ def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: st
     that the manager owns of it.
 
     `api` is an Api of the kind. `obj` may be old, from a store. It is no error if the object is gone. Fields that
-    another manager's update took are taken back; `force` also takes them from another manager's apply. Blocks for one
-    call, and for two more each time that the object has changed since. Safe from any thread. Raises RequestError for a
-    field that the class of the status does not have, and what `Api` raises: ApiError (`is_conflict`) when another
-    manager has applied a field.
+    another manager took by an update are taken back; with `force` also fields that another manager has applied. Blocks
+    for one call, and for two more each time that the object has changed since. Safe from any thread. Raises
+    RequestError for a field that the class of the status does not have, and what `Api` raises: ApiError (`is_conflict`)
+    when another manager has applied a field.
 
     >>> site = Api.namespaced(client, Deployment, "default")
     >>> report(site, site.get("web"), Condition(type="Mine", status="True", reason="Seen"), field_manager="me")

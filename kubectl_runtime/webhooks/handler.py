@@ -222,8 +222,8 @@ class AdmissionRequest(Generic[K]):
     @classmethod
     def of(cls, obj: K | None = None, *, old: K | None = None, user: str | UserInfo = "kubernetes-admin",
            dry_run: bool = False, sub_resource: str = "") -> AdmissionRequest[K]:
-        """Make a request as the API server would send it, for tests: `obj` alone is created, `old` alone deleted, both
-        are an update. Raises RequestError without an object."""
+        """Make a request as the API server would send it, for tests: with only `obj` a CREATE, with only `old` a
+        DELETE, with both an UPDATE. Raises RequestError without an object."""
         shown = obj if obj is not None else old
         if shown is None:
             raise RequestError("a request is about an object: AdmissionRequest.of(obj), of(obj, old=...), of(old=...)")
@@ -289,7 +289,7 @@ class AdmissionRequest(Generic[K]):
         return self.review.sub_resource
 
     def warn(self, text: str) -> None:
-        """Show `text` to the user who sent the request, beside the response. Keep it below 120 characters; the server
+        """Show `text` to the user who sent the request, with the response. Keep it below 120 characters; the server
         shows 4096 of all warnings together. Line breaks become spaces, because the server would drop a text with line
         breaks. Raises RequestError for anything but a text."""
         said = _BREAKS.sub(" ", _text("a warning", text)).strip()

@@ -426,7 +426,7 @@ class WebhookServer:
 
     @property
     def ca_bundle(self) -> bytes:
-        """The CAs that a caller must trust, as PEM: the two of a SelfSigned, or `ca.crt` in the folder; empty when
+        """The CAs that callers must trust, as PEM: both CAs of a SelfSigned, or `ca.crt` in the folder; empty when
         there is none. Raises RequestError before `start`."""
         return self._serving().ca_bundle
 

@@ -122,9 +122,9 @@ class KindVerbs(PodVerbs[K]):
                      timeout: Duration | None = None) -> ServiceAccountToken:
         """Request a token for a ServiceAccount (a TokenRequest).
 
-        `audiences`: who may accept the token; by default the API server. `expiration`: its lifetime in seconds, at
-        least 600; by default the server chooses. `bound_object`: a Pod, Secret or Node; the token becomes invalid when
-        that object is deleted. `bound_uid`: the uid of that object.
+        `audiences`: the services that accept the token; by default the API server. `expiration`: its lifetime in
+        seconds, at least 600; by default the server chooses. `bound_object`: a Pod, Secret or Node; the token becomes
+        invalid when that object is deleted. `bound_uid`: the uid of that object.
         """
         self._only("create_token", _ACCOUNT)
         operation = self.place.words("create", name, "token")
@@ -351,12 +351,13 @@ class Api(ListVerbs[K], KindVerbs[K]):
     @classmethod
     def namespaces(cls, client: Client, kind: type[Any] | ApiResource, namespaces: Any = None, *,
                    like: str | None = None, labels: LabelSelection | None = None) -> Any:
-        """The kind in several namespaces, for a controller; no request is made.
+        """The Api of `kind` in several namespaces, for a controller. No request is made.
 
-        A list of names: one watch of each, one store of all. A `NamespaceSet`, `like="team-*"` (`*` and `?`), `labels`
-        of the namespaces: those that are chosen at each moment, in one watch of the whole cluster that keeps these
-        alone; without the right to that, one watch of each, 100 at most. Raises RequestError for a cluster-scoped kind,
-        no choice or two, a text in place of a list, and a malformed pattern or selector.
+        With a list of names each namespace has its own watch, and all share one store. With a `NamespaceSet`,
+        `like="team-*"` (`*` and `?`) or `labels` of the namespaces, the selection follows the cluster: one watch of the
+        whole cluster keeps only objects of selected namespaces; without permission for that watch, each selected
+        namespace has its own, at most 100. Raises RequestError for a cluster-scoped kind, for no selection or more than
+        one, for a text in place of a list, and for a malformed pattern or selector.
         """
         if namespaces is not None and (like is not None or labels is not None):
             raise RequestError("namespaces are chosen by names or by like= and labels=, not by both")
@@ -433,7 +434,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None, *, timeout: Duration | None = None) -> WatchStream:
-        """As `watch`, but the watch is open on return and yields batches of records, which is what watchers read.
+        """Open a watch like `watch`, but block until it is open. The result yields batches of records, which watchers
+        read.
 
         A failure is not retried: watchers have their own backoff.
         """

@@ -411,7 +411,7 @@ class Client:
 
     @property
     def fences(self) -> tuple[Fence, ...]:
-        """The fences that hold in its controllers' runs, for all related clients. For internal use."""
+        """The fences that its controllers' runs obey, shared by all related clients. For internal use."""
         return tuple(layer for _, layer in self._layers.entries if isinstance(layer, Fence))
 
     @property
@@ -422,7 +422,7 @@ class Client:
     # Calls
 
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
-        """As `answer`, but returns only the body."""
+        """Send one request like `answer`, and return only the body."""
         return self.answer(request, deadline=deadline, stop=stop).body
 
     def answer(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> Answer:
@@ -486,8 +486,8 @@ class Client:
 
     def on_answer(self, observer: Callable[[Exchanged], None]) -> Callable[[], None]:
         """Call `observer` after each call, in its thread, before the call returns or raises; failed and unanswered
-        calls included. For a stream it is called when the stream is open. Returns and rules as for `on_write`. The
-        observer sees everything that was sent and answered, Secrets included."""
+        calls included. For a stream it is called when the stream is open. Returns a function that removes the observer;
+        the rules of `on_write` apply. The observer sees everything that was sent and answered, including Secrets."""
         return self._exchanges.add(observer)
 
     @property

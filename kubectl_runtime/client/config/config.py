@@ -155,7 +155,7 @@ class Config:
         return not (encrypted or near or self.allow_plain_http_credentials)
 
     def ca(self) -> FollowedFile | bytes | None:
-        """Whom to trust: a followed file, PEM, or None for the system's CAs."""
+        """The CAs to trust: a file that is read again when it changes, PEM data, or None for the system's CAs."""
         return self.ca_data or (FollowedFile(self.ca_file, "CA file") if self.ca_file else None)
 
     def certificate(self) -> ClientCertificate | None:

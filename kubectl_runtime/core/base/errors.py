@@ -180,8 +180,8 @@ class WriteBackError(RequestError):
 
 
 class TransportError(KubeError):
-    """The server's answer did not come: no connection, a broken connection, or no answer in time. `sent`: whether any
-    byte of the request may have reached the server.
+    """The server did not answer: no connection, a broken connection, or no answer in time. `sent`: whether any byte of
+    the request may have reached the server.
 
     >>> own = Client(Config(cluster_url="http://127.0.0.1:1"), retry=RetryPolicy.never())
     >>> try:

@@ -84,8 +84,9 @@ class Observer:
         """A watch entered a phase: `listing`, `watching`, `waiting` (after a failure) or `stopped` (for good)."""
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
-        """An attempt of a watch failed; while the server is away, only the watch that tries for all watches of the
-        client reports. `failures` counts consecutive failures; the next attempt is after `delay` seconds."""
+        """An attempt of a watch failed. While the server cannot be reached, one watch tries on behalf of all watches of
+        the client, and only its failures are reported. `failures` counts consecutive failures; the next attempt is
+        after `delay` seconds."""
 
     def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
         """A list is complete and stored. It took `seconds`; `relists` lists of this watch were completed before."""

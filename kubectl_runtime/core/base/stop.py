@@ -63,7 +63,7 @@ class StopToken:
         """Set the token, with a `reason` for logs. Only the first call counts. Does not block, except for the
         callbacks' own time.
 
-        Raises only a KeyboardInterrupt that came in the main thread meanwhile.
+        Raises nothing except a KeyboardInterrupt that arrives in the main thread during the call.
         """
         with self._condition:
             if self._stopped:

@@ -196,7 +196,8 @@ class LabelSelector(FrozenPart, frozen=True):
 
 
 class ObjectMeta(Part):
-    """`metadata` of an object, for one reader: `replace` sends changes to the server; the store never sees them.
+    """The `metadata` of an object. Changes belong to this reader: `replace` sends them to the server, and the store
+    never sees them.
 
     >>> obj = Api.namespaced(client, ConfigMap, "default").get("settings")
     >>> obj.metadata.labels["tier"] = "front"
@@ -430,9 +431,9 @@ def set_condition(
 
     `conditions` may also be JSON values: those of a DynamicObject, or the result of an earlier call.
     `last_transition_time` becomes `now` (by default the system's time; in whole seconds) only when `status` changes, as
-    Kubernetes' API conventions require: so a reconcile with the same findings produces the same list, and writing it by
-    server-side apply changes nothing. Raises RequestError for a `condition` whose status is not one of the three
-    values.
+    Kubernetes' API conventions require: so a reconcile that finds the same state produces the same list, and writing
+    that list by server-side apply changes nothing. Raises RequestError for a `condition` whose status is not one of the
+    three values.
 
     >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
     >>> ready["type"], ready["status"]

@@ -140,7 +140,8 @@ class Identity:
 
     @property
     def generation(self) -> int | None:
-        """How often the spec was changed; None if the kind does not count, and for a new object."""
+        """The generation, which the server increases with each change of the spec; None for a new object, and for a
+        kind without generations."""
         return self._head().generation
 
     @property
@@ -390,7 +391,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """A reader of an object given as plain JSON values, which are copied; otherwise as `from_bytes`."""
+        """A reader of an object given as plain JSON values, which are copied. Binds and raises as `from_bytes` does."""
         return cls.from_bytes(encode_plain(content))
 
     @property
@@ -401,7 +402,8 @@ class Resource(Identity, Declaring):
 
     @property
     def made_of(self) -> Mapping[str, Any] | None:
-        """The views of an object that this program created, while its plain form was not read; otherwise None."""
+        """The views of an object that this program created, until its plain form is read; None after that, and for a
+        received object."""
         return self._views if self._record is None and self._plain is None else None
 
     def to_record(self, *, partial: bool = False, named: bool = True) -> Record:

@@ -498,8 +498,8 @@ class Patch(msgspec.Struct, frozen=True):
 
     @classmethod
     def json(cls, operations: Sequence[Mapping[str, Any]]) -> Patch:
-        """A JSON patch (RFC 6902): a list of operations, done all or none; `test` checks a value. Raises RequestError
-        for anything else."""
+        """A JSON patch (RFC 6902): a list of operations; the server carries out all of them or none. `test` checks a
+        value. Raises RequestError for anything but a list of operations."""
         if isinstance(operations, str | bytes | Mapping) or not isinstance(operations, Sequence):
             raise RequestError("a JSON patch is a list of operations such as {'op': 'add', 'path': '/a', 'value': 1}")
         return cls(JSON, list(operations))

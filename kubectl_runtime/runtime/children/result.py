@@ -145,10 +145,10 @@ def _lacks(ref: ObjectRef, record: Record | None) -> str:
 
 
 class NotOurs(KubeError):
-    """Objects with the names of children belong to others, and were not touched. `refused` lists them with their
-    owners; `children` is everything that `ensure` did: the other children were made.
+    """Some children's names are taken by objects that belong to another owner; these objects were not touched.
+    `refused` lists them with their owners. `children` is the result for the other children, which were made.
 
-    Retrying helps when the other object goes. `ensure(..., adopt=True)` takes objects without a controller.
+    A retry succeeds only once the other object is gone. `ensure(..., adopt=True)` takes objects without a controller.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> try:

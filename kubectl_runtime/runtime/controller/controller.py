@@ -398,7 +398,7 @@ class Controller(Generic[K]):
         return BoundController(self, reconciler, error_policy, context)
 
     def plan(self) -> Plan:
-        """What `start` would run, frozen. For simulations."""
+        """An immutable description of what `start` would run. For simulations."""
         return self._plan
 
     def _alive(self) -> Running[K] | None:

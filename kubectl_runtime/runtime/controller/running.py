@@ -220,8 +220,8 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_not_alive(self) -> str:
-        """What only a new process can heal; empty when all is well, and during a requested stop. Takes no lock that a
-        stuck thread could hold."""
+        """The failure that only a restart of the process can repair, as text; empty when there is none, and during a
+        requested stop. Takes no lock that a stuck thread could hold."""
         if self.error is not None:
             return f"it ended by itself: {described(self.error)}"
         assembly = self._assembly
@@ -254,7 +254,8 @@ class Running(Lifecycle, Generic[K]):
         return self._threads.own
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` cannot wait for the end: it is the controller's, pulls a source, or is in a run."""
+        """Whether `thread` belongs to the controller, pulls a source, or is in a run, and so cannot wait for the
+        controller's end."""
         return super().owns(thread) or self._threads.include(thread)
 
     def trigger(self, item: Any) -> None:
@@ -268,12 +269,12 @@ class Running(Lifecycle, Generic[K]):
         self._assembly.inbox.trigger_everything()
 
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
-        """End the controller: no new runs, and at most `timeout` seconds for runs in progress. Returns the objects
+        """End the controller: no new runs, and at most `timeout` seconds for the runs in progress. Returns the objects
         whose runs are stuck.
 
-        Blocks until everything has ended or the time is over, and then at most a second for the last lines of the log.
-        Unsent events get 2 s of the time. Later calls return the same. In the child of a fork, where nothing of it
-        runs, it does nothing.
+        Blocks until everything has ended or the time is over, and then at most one more second for the last log lines.
+        Unsent Events get 2 s of the time. Later calls return the same objects. In the child of a fork the controller
+        does not run, and the call does nothing.
         """
         return self._stuck() if self._stop(seconds(timeout)) else []
 
@@ -337,7 +338,8 @@ class Running(Lifecycle, Generic[K]):
     def add_watch(self, plan: WatchPlan) -> None:
         """Add a watch. If the other stores are not complete yet, its store is waited for too.
 
-        Raises RequestError for what cannot be watched. Any other exception ends the controller, as a part is missing.
+        Raises RequestError for a kind or scope that cannot be watched. Any other exception ends the controller, because
+        a part of it is missing.
         """
         try:
             self._threads.watch(self._assembly.add_watch(plan))

@@ -399,9 +399,9 @@ JOIN = 1.0
 class Recorder:
     """Publishes Events, which `kubectl describe` shows: `publish` never blocks and never raises.
 
-    Events go through a queue and one thread; the same event again becomes a series, and an object with too many events
-    is limited (`burst`, then one more every `refill` seconds). In a reconciler `ctx.record(reason, note)` does it. Safe
-    to use from any thread. A context manager: at its end it sends what is queued, for at most 5 s.
+    One thread sends the Events from a queue. Repetitions of an Event become a series, and Events of one object are
+    rate-limited: `burst` at once, then one every `refill` seconds. In a reconciler `ctx.record(reason, note)` does it.
+    Safe to use from any thread. A context manager: at its end it sends what is queued, for at most 5 s.
 
     >>> pod = Api.namespaced(client, Pod, "default").get("web-0")
     >>> with Recorder(client, "my-operator") as recorder:
@@ -438,8 +438,8 @@ class Recorder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Start over in the child of a fork: published events are the parent's to send, and its threads may hold the
-        locks. Only for that child."""
+        """Start over in the child of a fork: the parent sends the Events published before the fork, and its threads may
+        hold the locks. Only for that child."""
         self._is_of_parent, self._thread = self._used, None
         self._starting, self._sender = threading.Lock(), self._new_sender()
         if self._closed or self._is_of_parent:
@@ -458,22 +458,21 @@ class Recorder:
         `regarding`, `related`: an object (of a resource class, a dict, a model of the official client), an ObjectRef,
         or a `Reference`. `reason`: one word in CamelCase, for machines; `action`: what was being done, by default the
         reason; both are cut at 128 bytes. `note`: for people, cut at 1024. The Event is in the object's namespace, for
-        a cluster-scoped object in `default`. Two events are the same, and are counted in one, if they differ only in
-        the note.
+        a cluster-scoped object in `default`. Events that differ only in the note are counted as one Event.
         """
         guarded(None, "publishing an event", self._publish, regarding, reason, note, warning, action, related)
 
     def flush(self, timeout: Duration) -> bool:
-        """Send everything published so far, without further pauses. Returns whether nothing of it is left to send.
+        """Send everything published so far, without further pauses. Returns True when nothing of it is left to send.
 
-        Blocks until then, at most `timeout` seconds. What the server refused is not left: see `lost`.
+        Blocks until then, at most `timeout` seconds. Events that the server refused do not count as left: see `lost`.
         """
         return self._sender.flush(seconds(timeout), driven=self._thread is not None)
 
     def close(self, timeout: Duration = 5) -> bool:
-        """Send what was published, as `flush` does, then end: unsent events and later ones are lost. Returns whether
-        nothing was left; otherwise one log line has the number of lost events and the last error. Blocks for at most
-        `timeout` seconds; a request in progress then ends. Safe to repeat."""
+        """Send the published Events as `flush` does, then end: Events that are still unsent, and all later Events, are
+        lost. Returns True when nothing was left; otherwise logs the number of lost Events and the last error in one
+        line. Blocks for at most `timeout` seconds; a request in progress then ends. Safe to repeat."""
         self._closed = True
         atexit.unregister(self._at_exit)
         with self._starting:

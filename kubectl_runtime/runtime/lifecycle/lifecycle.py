@@ -278,17 +278,18 @@ class Lifecycle:
         return FORKED if self._is_elsewhere else self._shutdown.draining.reason
 
     def wait(self, timeout: Duration | None = None) -> bool:
-        """Block until it begins to stop, for any reason, at most `timeout` seconds; whether it does."""
+        """Block until the stop begins, for any reason, or `timeout` seconds have passed. Returns whether the stop has
+        begun."""
         return self._is_elsewhere or self._shutdown.draining.wait(
             time_left(None if timeout is None else seconds(timeout), SYSTEM_CLOCK))
 
     def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when it begins to stop, for any reason; at once if it has begun. Returns a function that
+        """Call `callback` when the stop begins, for any reason; at once if it has begun. Returns a function that
         removes the callback. It must be short: it runs in the thread that begins the stop."""
         return self._shutdown.draining.on_set(callback)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` cannot wait for its end, as the end waits for the thread."""
+        """Whether the stop waits for `thread`, so that `thread` cannot wait for the stop."""
         return thread is self._ending
 
     # --- what begins the stop ---
@@ -298,7 +299,8 @@ class Lifecycle:
         self._shutdown.begin(reason, grace)
 
     def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
-        """A part has ended by itself: end everything, within `grace` seconds (its own by default). Does not block."""
+        """End everything, within `grace` seconds (by default its own grace period), because a part has ended by itself.
+        Does not block."""
         with self._noting:
             is_first = self.error is None
             if is_first:
@@ -320,7 +322,7 @@ class Lifecycle:
         return number
 
     def abandon(self, heed: float = 0.0) -> None:
-        """Stop at once; give up what has not ended after `heed` seconds. Does not block."""
+        """Stop at once, and give up on everything that has not ended after `heed` seconds. Does not block."""
         self.begin_stop("abandoned", heed)
         self._shutdown.abort("abandoned")
         self._signals.close()
@@ -335,7 +337,8 @@ class Lifecycle:
     # --- waiting for the end ---
 
     def serve(self, grace: float) -> None:
-        """Block until it is to stop, then stop it within `grace` seconds. See the module."""
+        """Block until a signal, a token or a failure begins the stop, then stop within `grace` seconds. See the
+        module."""
         try:
             obeyed = self.obeys_signals
             self.obey_signal()
@@ -369,7 +372,7 @@ class Lifecycle:
             self.raise_error()
 
     def stop(self, timeout: float = DEFAULT_GRACE) -> Sequence[object]:
-        """End it within `timeout` seconds; blocks. Returns what is stuck. Subclasses implement it by `_stop`."""
+        """Stop within `timeout` seconds. Blocks. Returns what is stuck. Subclasses implement `_stop`."""
         raise NotImplementedError
 
     def _stop(self, timeout: float) -> bool:

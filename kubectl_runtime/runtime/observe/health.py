@@ -249,8 +249,8 @@ class HealthServer:
         self._add(self._ready, name, check, timeout)
 
     def add_live_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
-        """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the container; so check only what
-        a restart repairs. As `add_check`."""
+        """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the container; so check only
+        failures that a restart repairs. Arguments and errors as for `add_check`."""
         self._add(self._live, name, check, timeout)
 
     @staticmethod
@@ -283,9 +283,9 @@ class HealthServer:
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Stop listening, finish the requests in progress, and end. Requests are broken off after `timeout` seconds, at
-        most one, since a check may never return. Returns at once when it does not run; later calls do nothing. In the
-        child of a fork it only closes its copy of the parent's socket."""
+        """Stop listening, finish the requests in progress, and end. Requests that take longer than `timeout` seconds
+        are aborted; the limit is at most one second, because a check may never return. Returns at once when it does not
+        run; later calls do nothing. In the child of a fork it only closes its copy of the parent's socket."""
         with self._change:
             listener, self._listener, self._is_over = self._listener, None, True
         if listener is not None:

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a reconciler, or an error policy, returns: run again after a time, or wait for a change.
+    """The result of a reconciler or an error policy: run again after a time, or wait for a change.
 
-    Make one with `Action.requeue` or `Action.await_change`. Immutable. Raises as `requeue` does, so every Action can be
-    carried out.
+    Make one with `Action.requeue` or `Action.await_change`. Immutable. The constructor raises like `requeue`, so every
+    Action is valid.
 
     >>> Action.requeue(300)
     Action(requeue_after=300.0)
@@ -78,10 +78,10 @@ class Action:
     @classmethod
     def requeue(cls, after: Duration) -> Action:
         """Reconcile again after this long (seconds or a timedelta) even if nothing changes; a change may start a run
-        earlier. A key that requests less than 0.1 s many times in a row is slowed down to 0.1 s; more than 180 days are
-        cut to 180 days.
+        earlier. After many requests in a row for less than 0.1 s, an object waits 0.1 s. Times above 180 days become
+        180 days.
 
-        Raises RequestError when `after` is negative, infinite or not a number, or is no duration.
+        Raises RequestError when `after` is negative, infinite, not a number, or not a duration.
         """
         return cls(_delay(after))
 
@@ -92,7 +92,8 @@ class Action:
 
     @classmethod
     def waiting(cls, reason: str, message: str, *, after: Duration | None = None) -> Action:
-        """The object waits for something: as `await_change`, or as `requeue` with `after`.
+        """Report that the object waits for something. Waits for a change like `await_change`, or with `after` like
+        `requeue`.
 
         A controller with `ready="Ready"` then writes that condition with status Unknown, this `reason` (one word in
         CamelCase such as `DatabaseStarting`) and this `message` for people. Raises RequestError for another reason, and
@@ -120,7 +121,8 @@ _AWAIT_CHANGE = Action()
 
 
 class TerminalError(KubeError):
-    """Raise it in a reconciler when retrying cannot help: for example, the spec asks for what does not exist.
+    """Raise it in a reconciler when retrying cannot help: for example, when the spec asks for something that does not
+    exist.
 
     The run counts as one failure; the error policy is not called, and there is no retry. The object runs again when
     there is news: a version of it that this run neither saw nor wrote, a change of an object that it owns or is mapped
@@ -188,10 +190,10 @@ class Environment(Generic[T]):
 class Context(Generic[T_co]):
     """The second argument of a reconciler: the client, the stores, the user's own data, and the state of this run.
 
-    `client`, `api(Kind)`, `data` (the value of `context=`), `read(Kind, name)` and `read_all(Kind)` for what the object
-    depends on, `store(Kind)`, `report(obj, ...)` for the status, `record(reason, note)` for an Event, `logger`,
-    `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline`, `reconcile_id`. Use it in the run's
-    thread, during the run.
+    It has `client`, `api(Kind)`, `data` (the value of `context=`), `read(Kind, name)` and `read_all(Kind)` for objects
+    that this object depends on, `store(Kind)`, `report(obj, ...)` for the status, `record(reason, note)` for an Event,
+    `logger`, `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline` and `reconcile_id`. Use it in the
+    run's thread, during the run.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
     ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
@@ -329,16 +331,17 @@ class Context(Generic[T_co]):
 
     def read(self, kind: Any, name: Any, *, value: Any = None) -> Any:
         """The object with this name in the namespace of the object to reconcile, or with this ref; None if it does not
-        exist. The object to reconcile depends on it, and runs again when it changes, appears or is deleted.
+        exist. The object to reconcile then depends on the object read, and runs again when that object changes, appears
+        or is deleted.
 
         With `value`, a path such as `"data.tls.crt"` or a function of the object, it runs again only when the value
         changes. The reads of a successful run replace those of the run before; a failed run adds its reads.
 
-        The object comes from memory, as a watch of the kind shows it, or by one request if its content is not there
-        yet: the call blocks at most for that, and raises what `Api.get` raises. Only contents that were read are kept.
-        The returned object is the caller's own. With `Controller.reads(kind)` the kind's list is complete before the
-        first run. RBAC: `get`, `list` and `watch` of the kind; with permissions for single names, up to 50 of them are
-        watched. Raises RequestError for an invalid name, for a ref of another kind and for a view.
+        The object comes from memory, as a watch of the kind shows it. If its content is not in memory yet, one request
+        reads it: the call blocks at most for that request, and raises what `Api.get` raises. Memory holds only contents
+        that runs have read. The returned object is the caller's own. With `Controller.reads(kind)` the kind's list is
+        complete before the first run. RBAC: `get`, `list` and `watch` of the kind; with permissions for single names,
+        up to 50 of them are watched. Raises RequestError for an invalid name, for a ref of another kind and for a view.
 
         >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         ...     certificate = ctx.read(Secret, "tls", value="data.tls.crt")
@@ -360,8 +363,8 @@ class Context(Generic[T_co]):
         sorted by namespace and name. The object to reconcile depends on all of them, and on objects that enter or leave
         the selection.
 
-        Otherwise as `read`; contents that are not in memory are read by one list. `labels` are matched here; each
-        selection by `fields` has its own watch, up to 50.
+        It works like `read`; contents that are not in memory are read by one list. This process matches `labels`; each
+        selection by `fields` has its own watch, at most 50.
 
         >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         ...     pods = ctx.read_all(Pod, namespace=obj.namespace, labels={"app": obj.name})
@@ -378,8 +381,8 @@ class Context(Generic[T_co]):
     def children(self, kind: HasApiResource | ApiResource) -> list[Any]:
         """The objects of a watched kind that have an owner reference to the object to reconcile, found by an index.
 
-        Whole objects, or `PartialObjectMeta`s where only metadata is kept, as by `owns` without `whole=True`. In no
-        particular order. Raises RequestError for a kind that is not watched.
+        Returns whole objects, or `PartialObjectMeta`s where only metadata is kept, as with `owns` without `whole=True`,
+        in no particular order. Raises RequestError for a kind that is not watched.
         """
         store = self._environment.metadata_store_of(kind)
         with contextlib.suppress(RequestError):
@@ -488,7 +491,7 @@ class SupportsReconcile(Protocol[K_contra, D_contra]):
     """
 
     def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action:
-        """Do what the object asks for, and return when to look again: see `Reconciler.reconcile`."""
+        """Do what the object requests, and return when to look again: see `Reconciler.reconcile`."""
 
 
 Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Action]
@@ -496,10 +499,11 @@ Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Acti
 
 
 class Reconciler(ABC, Generic[K]):
-    """The base of your reconcilers: `reconcile` brings the cluster, and what lies outside, to the state of an object.
+    """The base class of your reconcilers: `reconcile` makes the cluster, and systems outside of it, match the spec of
+    an object.
 
-    One instance serves all workers at once. Keep no state of an object in it: write that into the cluster. Other state
-    of the instance must be safe for several threads.
+    One instance serves all workers at once. Keep no state of an object in it: write that into the cluster. Any other
+    state of the instance must be safe for several threads.
 
     >>> class Greet(Reconciler[Namespace]):
     ...     def reconcile(self, obj: Namespace, ctx: Context[None]) -> Action:
@@ -526,7 +530,7 @@ class Reconciler(ABC, Generic[K]):
         return Action.requeue(ctx.backoff_delay)
 
     def on_success(self, obj: K, action: Action, ctx: Context[Any]) -> None:
-        """`reconcile` has returned `action`. This is part of the run: it runs on the same worker and may block; an
+        """Called after `reconcile` has returned `action`, as part of the run: on the same worker. It may block, and an
         exception makes the run fail. The default does nothing."""
 
 

@@ -190,7 +190,7 @@ class StoreNotReady(KubeError, TimeoutError):
 
 
 class Store(Generic[K]):
-    """The objects of a watch, kept in memory: read by key, by index, by label, or all of them; complete lists only.
+    """The objects of a watch, kept in memory. Read them by key, by index, by label, or all at once.
 
     Made by `store()`, `watch_store` or a controller (`running.store`, `ctx.store(Kind)`). Safe to use from any thread;
     only `wait_until_ready` blocks. Each returned object belongs to the reader, and is decoded only as far as it is
@@ -226,7 +226,7 @@ class Store(Generic[K]):
         self._warned = False
 
     def shows(self, *states: StoreState, only: Callable[[Record], bool] | None = None, apart: bool = True) -> None:
-        """Read these states from now on; indexes and waiting threads move along. For the library.
+        """Read these states from then on; indexes and waiting threads move to them. For internal use.
 
         `only`: which of their objects are shown. `apart=False`: two states may have objects of the same name for a
         moment; the newer object counts.
@@ -243,14 +243,14 @@ class Store(Generic[K]):
             state.left()
 
     def drop_indexes(self) -> None:
-        """Drop the indexes while others go on with the watch: `by_index` then looks at each object."""
+        """Drop the indexes while other users keep the watch: `by_index` then scans all objects."""
         for state in self._states:
             state.forget_indexes(self)
 
     @property
     def watch_state(self) -> WatchState | None:
-        """What the watch that feeds the store does, since when, and its error; of several watches, the watch with most
-        failures in a row. None when a given stream feeds the store."""
+        """The state of the watch that feeds the store, since when, and its last error. With several watches: the watch
+        with the most consecutive failures. None when a stream of the program feeds the store."""
         states = [state.watch_state() for state in self._states if state.watch_state is not None]
         return max(states, key=lambda state: state.consecutive_failures, default=None)
 
@@ -367,8 +367,8 @@ class Store(Generic[K]):
         return None
 
     def read_as(self, read: Callable[[Record], R]) -> Store[R]:
-        """A store of the same states whose objects `read` makes. It has the indexes of this store, but looks at each
-        object for their values. For the library."""
+        """A store of the same states whose objects `read` makes. It has the indexes of this store, but computes their
+        values by a scan of all objects. For internal use."""
         made = Store(self.resource, read, *self._states, own_writes=self._own_writes)
         made._functions, made._given, made.declared_by = self._functions, self._given, self.declared_by
         return made

@@ -84,10 +84,10 @@ def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken
     """Yield everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
 
     `backoff`: the wait after a failure, by default `config.backoff`. With `backoff=None` it yields failures as `Failed`
-    and neither waits nor logs: the consumer has to pace it. (While no server can be reached, the watcher itself waits,
-    with the other watches of its client.) `rng` draws the jitter. Each event has its own reader, which the consumer may
-    change; with `config.fields` it has the view. Raises RequestError for fields that cannot be kept, and for
-    `config.verify`, since a stream has no store to verify.
+    and neither waits nor logs: the consumer must wait between attempts. (While no server can be reached, the watcher
+    itself waits, with the other watches of its client.) `rng` draws the jitter. Each event has its own reader, which
+    the consumer may change; with `config.fields` it has the view. Raises RequestError for fields that cannot be kept,
+    and for `config.verify`, since a stream has no store to verify.
 
     >>> stop = StopToken()
     >>> for event in watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop):
@@ -139,7 +139,7 @@ def metadata_watcher(api: Api[Any], config: WatcherConfig = DEFAULT_CONFIG, stop
                      backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                      rng: random.Random | None = None) -> (
         Generator[Event[PartialObjectMeta]] | Generator[Event[PartialObjectMeta] | Failed]):
-    """What `watcher` yields, but only metadata is requested, sent and kept. Arguments and errors as for `watcher`.
+    """Yield what `watcher` yields, but request and keep only metadata. Arguments and errors as for `watcher`.
 
     >>> stop = StopToken()
     >>> for obj in applied_objects(metadata_watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop)):
@@ -159,10 +159,10 @@ def watch_object(api: Api[K], name: Named, config: WatcherConfig = DEFAULT_CONFI
                  rng: random.Random | None = None) -> Generator[K | None]:
     """The object `name` as it is now, then each new version of it; None while it does not exist.
 
-    Nothing is yielded twice, even after breaks. If the object was deleted and created again during a break, None comes
-    in between. The field selector of `config` is replaced. `name` may be an object with that name. Raises RequestError
-    for a namespaced kind in all namespaces, where several objects may have the name; for an invalid name; and as
-    `watcher`.
+    No version is yielded twice, even after a lost connection. If the object was deleted and created again while the
+    connection was lost, None is yielded in between. The field selector of `config` is replaced. `name` may be an object
+    with that name. Raises RequestError for a namespaced kind in all namespaces, where several objects may have the
+    name; for an invalid name; and as `watcher`.
 
     >>> stop = StopToken()
     >>> for obj in watch_object(Api.namespaced(client, ConfigMap, "default"), "settings", stop=stop):
