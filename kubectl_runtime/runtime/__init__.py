@@ -14,6 +14,6 @@
 `status` and `finalizer` are for reconcilers; `wait`, `conditions`, `apply_crd` and `retry` are blocking calls for
 scripts; `recording` records a controller for a replay; `logs` has log lines that name their run.
 
-Locks: none is held while user code or a log handler runs, and none while another one is taken, except that
-`Carriers._change` is held while `ApiAdapter._resize` is taken, and those of credentials while a file is read.
+No lock is held while user code or a log handler runs, or while another lock is taken. Exceptions: `Carriers._change` is
+held while `ApiAdapter._resize` is taken, and the locks of credentials while a file is read.
 """

@@ -3,7 +3,8 @@
 It compares the definition with the one on the server: losses are logged, and a downgrade is refused unless it is
 allowed. It then applies the definition (after waiting, if the old one is being deleted), and waits until it is
 Established and until discovery names the kind, which follows a moment later. Warnings of the server are logged, as for
-every call. In a cluster of several API servers each learns of a kind by itself; the wait proves it for one of them.
+every call. If a cluster has several API servers, each of them begins to serve the kind at its own time; the wait covers
+only the API server that answers.
 """
 from __future__ import annotations
 
@@ -156,7 +157,7 @@ class TimeLeft:
 
 def await_served(client: Client, resource: ApiResource, crd: Resource, left: TimeLeft, stop: StopToken | None) -> None:
     """Block until the server's discovery names `resource`, which the established `crd` defines. Raises WaitTimeout when
-    the time is over, WaitStopped."""
+    the time is over, and WaitStopped when `stop` is set."""
     waiting = stop or StopToken(clock=client.clock)
     pause = _FIRST_PAUSE
     while True:

@@ -22,8 +22,8 @@ change is not complete.
 `rule_of` returns what is missing until a workload is ready: the latest version of a Deployment, StatefulSet or
 DaemonSet is rolled out (kubectl's `pkg/polymorphichelpers/rollout_status.go`); all replicas of a ReplicaSet or
 ReplicationController are ready; a Job is complete or suspended; a Pod is ready or has succeeded. A failed object raises
-`NeverReady`. Two additions to kubectl: a paused Deployment is as ready as it gets, and with the strategy OnDelete only
-the number of ready replicas counts.
+`NeverReady`. Two differences from kubectl: a paused Deployment counts as ready, and with the strategy OnDelete only the
+number of ready replicas counts.
 """
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class NeverReady(KubeError):
 
 
 def rule_of(gvk: GroupVersionKind) -> Missing | None:
-    """What is missing of an object of this kind; None for an unknown kind."""
+    """What an object of this kind still lacks; None for an unknown kind."""
     return RULES.get((gvk.group, gvk.kind))
 
 
@@ -231,8 +231,8 @@ def is_created(obj: Any) -> bool:
 
 
 def is_deleted(uid: str) -> Condition:
-    """The condition that the object with this `uid` does not exist any more: no object has its name, or another one
-    does. Raises RequestError for a `uid` that is not a non-empty text."""
+    """The condition that the object with this `uid` no longer exists: no object has its name, or a new object does.
+    Raises RequestError for a `uid` that is not a non-empty text."""
     if not (isinstance(uid, str) and uid):
         raise RequestError("is_deleted needs the uid of the object that is to be deleted, is_deleted(obj.uid), of an "
                            "object that came from the server")
@@ -268,7 +268,7 @@ def is_job_completed(obj: Any) -> bool:
 
 @_of_existing
 def is_deployment_completed(obj: Any) -> bool:
-    """True of a Deployment whose Pods are all of its latest version and available: the condition Progressing is True
+    """True for a Deployment whose Pods all have its latest version and are available: the condition Progressing is True
     with the reason NewReplicaSetAvailable, for the latest generation. It stays true while the Deployment is scaled up:
     `is_ready` waits for the new replicas, too. A wait gives up when the rollout exceeded its progress deadline:
     WaitFailed.
@@ -317,7 +317,7 @@ def all_of(first: OfExisting, *more: Condition) -> OfExisting: ...
 @overload
 def all_of(first: Condition, *more: Condition) -> Condition: ...
 def all_of(first: Condition, *more: Condition) -> Condition:
-    """The condition that all of these are true; they are called in order until one is not."""
+    """The condition that all of `conditions` are true; they are called in order until one is false."""
     conditions = (first, *more)
     return Described(_joined("all_of", conditions), lambda obj: all(condition(obj) for condition in conditions),
                      lambda obj: next(filter(None, (why_never(condition, obj) for condition in conditions)), ""))
@@ -328,8 +328,8 @@ def any_of(first: OfExisting, *more: OfExisting) -> OfExisting: ...
 @overload
 def any_of(first: Condition, *more: Condition) -> Condition: ...
 def any_of(first: Condition, *more: Condition) -> Condition:
-    """The condition that at least one of these is true; they are called in order until one is. A wait gives up when
-    none can become true any more."""
+    """The condition that at least one of `conditions` is true; they are called in order until one is true. A wait gives
+    up when none can become true any more."""
     conditions = (first, *more)
 
     def never(obj: Any) -> str:
@@ -340,13 +340,13 @@ def any_of(first: Condition, *more: Condition) -> Condition:
 
 
 def not_(condition: Condition) -> Condition:
-    """The opposite condition; it is true of a missing object if `condition` is false of it."""
+    """The opposite condition. It is true for a missing object if `condition` is false for it."""
     return Described(_joined("not_", (condition,)), lambda obj: not condition(obj))
 
 
 def why_never(condition: Condition, obj: Any) -> str:
-    """Why `condition` can never become true of an object; empty while it can, and if that is unknown. A wait gives up
-    then. Raises DecodeError."""
+    """The reason why `condition` can never become true for an object; empty while it can, and when that is unknown. A
+    wait gives up then. Raises DecodeError."""
     if obj is None:
         return ""
     if isinstance(condition, Described):

@@ -1,4 +1,4 @@
-"""`finalizer` and `FinalizingReconciler`: clean up what an object has outside of it before the object is deleted.
+"""`finalizer` and `FinalizingReconciler`: clean up external resources of an object before the object is deleted.
 
 What one run does. "Ours": our finalizer is on the object. "Terminating": its deletion was requested.
 
@@ -9,9 +9,10 @@ What one run does. "Ours": our finalizer is on the object. "Terminating": its de
                          not done, ours stays and `cleanup` is called again later; an exception: ours stays
     no     yes           nothing is called or written: another finalizer holds the object
 
-Each patch of the finalizers has a `test` of the uid. Adding tests the whole list as it was seen; removing tests only
-the removed entries, so that other changes of the object never hinder it and other finalizers stay. In a controller's
-run adding first tests the version that the run was given; if it holds, the change leads to no other run.
+Each patch of the finalizers has a `test` of the uid. A patch that adds our finalizer tests the whole list as it was
+read. A patch that removes it tests only the removed entries, so other changes of the object never prevent the removal,
+and other finalizers stay. In a controller's run, the patch that adds our finalizer first tests the resourceVersion that
+the run was given. If the test succeeds, the change leads to no further run.
 
     outcome of a patch                what follows
     done                              go on
@@ -32,7 +33,8 @@ applied** (the program died in between), so a missing thing is no failure.
 Do not use a finalizer with `ListSemantic.ANY`: the watch may begin in the past, so `apply` may run for an object that
 is gone.
 
-RBAC: `patch` on the kind, and `get` for the live reads. Adding costs one request per object, removing two.
+RBAC: `patch` on the kind, and `get` for the live reads. Adding the finalizer costs one request per object, removing it
+costs two.
 """
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ _FINALIZERS = pointer("metadata", "finalizers")
 
 
 class Finalizable(Protocol):
-    """What `finalizer` reads of an object: resources, metadata-only objects and views (`with_fields`) have it."""
+    """The attributes that `finalizer` reads; resources, metadata-only objects and views (`with_fields`) have them."""
 
     @property
     def name(self) -> str:
@@ -157,7 +159,8 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
 
 
 class FinalizingReconciler(Reconciler[F], Generic[F]):
-    """A reconciler with two methods, `apply` and `cleanup`, which adds and removes the finalizer `finalizer_name`.
+    """A reconciler that adds and removes the finalizer `finalizer_name`, with two methods to define: `apply` and
+    `cleanup`.
 
     `apply` is called while the object exists, `cleanup` when it is being deleted; see `finalizer` for the guarantees.
     It uses the controller's client and kind. It also works in a controller that watches only metadata, or only some
@@ -211,7 +214,7 @@ def check_finalizer_name(name: str) -> None:
 
 
 def _check_bare_name(name: str, resource: ApiResource) -> None:
-    """As the server does: refuse such a name for built-in kinds, and warn about it for others."""
+    """Refuse such a name for built-in kinds, and warn about it for other kinds, as the server does."""
     if "." not in resource.group or resource.group.endswith(".k8s.io"):
         raise RequestError(f"{name!r} is not a name for a finalizer of a {resource.kind}: the API's own kinds want a "
                            f"domain of yours, a slash and a name, as in '{name}/cleanup'")
@@ -265,7 +268,8 @@ class _Target(Generic[F]):
 
     def _change(self, seen: F, done: Callable[[F], bool],
                 operations: Callable[[F], Sequence[dict[str, Any]]]) -> F | None:
-        """Patch until `done`, as the second table of the module says. Returns the newest object; None when it is gone.
+        """Repeat the patch until `done`, as in the second table of the module. Returns the newest object; None when it
+        is gone.
         """
         refused: ApiError | OutcomeUnknownError
         version = self._given_version(seen) if operations == self._adding else ""
@@ -341,7 +345,7 @@ def _api_at(api: Api[F], obj: F) -> Api[F]:
 
 
 def _api_of(obj: Any, ctx: Context[Any]) -> Api[Any]:
-    """An Api with objects in the form of `obj`, which a controller passed to a reconciler."""
+    """An Api whose objects have the form of `obj`, which a controller passed to a reconciler."""
     resource = ctx.ref.resource
     place = Place(resource, ctx.ref.namespace, metadata_only=isinstance(obj, PartialObjectMeta))
     form = _fields_form(resource, type(obj)) if isinstance(obj, PartialView) else None
@@ -350,5 +354,5 @@ def _api_of(obj: Any, ctx: Context[Any]) -> Api[Any]:
 
 @lru_cache(maxsize=64)
 def _fields_form(resource: ApiResource, view: type[PartialView]) -> FieldsForm[Any]:
-    """The form, cached, since making its decoders costs more than a run that changes nothing."""
+    """The form, cached because making its decoders costs more than a run that changes nothing."""
     return FieldsForm(resource, view)

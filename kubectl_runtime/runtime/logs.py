@@ -76,8 +76,8 @@ class TextFormatter(logging.Formatter):
     """`time LEVEL logger: message [ID Kind namespace/name]`. The brackets appear only inside a run, without the parts
     that the message already has.
 
-    Foreign text cannot forge a line: control characters and line breaks are escaped as in Python's literals. The lines
-    of a traceback, and those in the template of a message with arguments, are indented.
+    Untrusted text cannot forge a line: control characters and line breaks are escaped as in Python's literals. The
+    lines of a traceback, and those in the template of a message with arguments, are indented.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class TextFormatter(logging.Formatter):
         return "".join((text, *(_below(part) for part in (trace, record.stack_info) if part)))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line, followed by the parts of the run in brackets that the message does not have."""
+        """The line, followed in brackets by the parts of the run that the message does not contain."""
         text = super().formatMessage(record)
         if record.args and isinstance(record.msg, str) and "\n" in record.msg:
             first, *rest = text.split("\n")

@@ -1,1 +1,1 @@
-"""What an object owns: made, kept, pruned and reported by one call."""
+"""Children of an object: one call creates, restores, prunes and reports the objects that it owns."""

@@ -1,4 +1,4 @@
-"""`AppliedMemory`: what this process has applied last of each child, for all users of a client.
+"""`AppliedMemory`: the last apply of each child by this process, shared by all users of a client.
 
     our apply is answered                   `remember`: a digest of the desired state, the uid, the version, our entry
                                             of managedFields and a digest of its values; no content
@@ -7,7 +7,7 @@
     a Lease or shards are lost              everything is forgotten, or the children of these shards' owners
     more than `MOST` children               the one not looked at for longest is forgotten
 
-Nothing is kept on the server, so a new process begins with one apply without effect for each child.
+Nothing of it is stored on the server, so a new process first sends one apply for each child, which changes nothing.
 
 `seen_of` and `values_of` read from records what `decide` needs.
 """
@@ -47,7 +47,7 @@ def child_key(resource: ApiResource, namespace: str | None, name: str, manager: 
 
 
 class AppliedMemory:
-    """What was applied last, by child. Safe to use from any thread; nothing blocks."""
+    """The last apply of each child. Safe to use from any thread; nothing blocks."""
 
     def __init__(self) -> None:
         self._lock = ForkSafeLock()
@@ -130,7 +130,7 @@ _object, _event = decoder_of(_Object), decoder_of(_Event)
 
 def seen_of(record: Record, *, whole_truth: bool = False) -> Seen | None:
     """The state of a record's object; None without managedFields, as they were not requested or not kept. With
-    `whole_truth` their absence means that the object has none."""
+    `whole_truth` their absence means that the object has no managedFields."""
     if record.problem is not None or not record.raw:
         return None
     try:

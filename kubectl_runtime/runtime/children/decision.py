@@ -25,15 +25,15 @@ What is done about it (`decide`)?
         as answered (and with whole objects the values)
       another version, with another entry                APPLY, or CONTESTED
 
-Our entry is that of our manager, operation Apply, no subresource: API version, fields and time are compared. If a
-client changes one of our fields by update, edit, scale or a forced apply, the field leaves the entry, so metadata is
-enough to see it. No content is kept, so what a server made of the sent object ("1" of "1000m", defaults, webhooks) is
-never compared with it. Metadata does not show a change by another process under our own manager within the second in
-which the entry was written; the values of whole objects do.
+Our entry is the managedFields entry of our manager with operation Apply and no subresource: API version, fields and
+time are compared. If a client changes one of our fields by update, edit, scale or a forced apply, the field leaves the
+entry, so metadata is enough to see it. No content is kept, so the sent object is never compared with the stored form,
+which the server may have changed ("1000m" to "1", defaults, webhooks). Metadata does not show a change by another
+process under our own manager within the second in which the entry was written; the values of whole objects do.
 
 CONTESTED: another *Apply* manager, of the object or its scale, has a field that this process has taken back from it
-less than `PATIENCE` ago. A field that an update took is always taken back. Nothing is written until the desired state
-or that manager's entry changes.
+less than `PATIENCE` ago. A field that another manager took by an update is always taken back. Nothing is written until
+the desired state or that manager's entry changes.
 """
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_applied(self) -> bool:
-        """Whether it is of applies of the object itself, not of a subresource."""
+        """Whether the entry belongs to applies of the object itself, not of a subresource."""
         return self.operation == "Apply" and not self.subresource
 
     @property
@@ -123,7 +123,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """Fields that were taken back from another Apply manager, and when."""
+    """The fields that were taken back from another Apply manager, and the time of that."""
 
     manager: str
     fields: Fields
@@ -141,7 +141,7 @@ class Contest(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What this process has applied last under one name, and the result. Replaced as a whole."""
+    """The last apply by this process under one name, and its result. Replaced as a whole."""
 
     digest: bytes
     """A digest of the desired state; empty when another write of this process made it invalid."""
@@ -160,7 +160,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Do(Enum):
-    """What is to be done; see the module."""
+    """The action for a child; see the module."""
 
     CREATE = "create"
     APPLY = "apply"
@@ -219,7 +219,7 @@ def is_prunable(owner: Owner, seen: Seen) -> bool:
 
 def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None, now: float, *, adopt: bool = False,
            values: bytes | None = None, may_lag: bool = False) -> tuple[Do, Contest | None]:
-    """What to do about a child with this desired state, and the contest that prevents it.
+    """The action for a child with this desired state, and the contest that prevents the apply, if any.
 
     `seen`: the object of its name, None when there is none. `values`: a digest of the values of our entry's fields, if
     they are kept. `may_lag`: `seen` may be from before the last apply. `now`: of the clock.
@@ -265,8 +265,8 @@ def _contest(manager: str, seen: Seen, entry: Entry | None, known: Applied, now:
 
 
 def taken_back(manager: str, before: Seen, after: Seen, known: Applied | None, now: float) -> tuple[Taken, ...]:
-    """The fields that a forced apply has taken from other Apply managers, with earlier ones that still count. `before`:
-    the former state; `after`: the answer."""
+    """The fields that a forced apply has taken from other Apply managers, including earlier fields that still count.
+    `before`: the former state; `after`: the answer."""
     entry, earlier = after.entry_of(manager), before.entry_of(manager)
     gained = (entry.fields() if entry else frozenset()) - (earlier.fields() if earlier else frozenset())
     found = {(taken.manager, taken.subresource): taken for taken in (known.taken if known is not None else ())

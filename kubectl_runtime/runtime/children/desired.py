@@ -1,11 +1,11 @@
 """`Desired`: the desired state of a child, checked, and the content that is sent for it.
 
 A child is an object of a resource class, a dict, a model of the official client, or a manifest: YAML or JSON text, or
-the `Path` of a file or folder. A kind that is only named is looked up among the watched kinds, then among the built-in
-ones, then by discovery, once.
+the `Path` of a file or folder. A kind that is given only by name is looked up among the watched kinds, then among the
+built-in kinds, then once by discovery.
 
-`digest` shows whether the desired state has changed. It is made of the object's own JSON, which is ten times faster for
-resource classes than the content, which is only made when it is sent.
+`digest` shows whether the desired state has changed. It is computed from the object's own JSON. For resource classes
+that is ten times faster than building the content, which is built only when it is sent.
 """
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Desired:
         return Place(self.resource, self.namespace)
 
     def content(self) -> dict[str, Any]:
-        """What is applied: the child with its owner. A new dict at the top and in the metadata."""
+        """The content to apply: the child with its owner reference. A new dict at the top and in the metadata."""
         content = plain_body(self._body, defaults=False)
         metadata = dict(mapping(content.get("metadata")))
         owner = {key: value for key, value in msgspec.to_builtins(self._reference).items() if value is not None}
@@ -71,8 +71,8 @@ class Desired:
 
 
 def _without_text(content: dict[str, Any]) -> dict[str, Any]:
-    """A Secret with its `stringData` moved to `data`: the server does not keep the former, not even its manager, so
-    changes by others would not show."""
+    """A Secret with its `stringData` moved to `data`: the server keeps neither `stringData` nor its manager, so changes
+    by other managers would not be visible."""
     texts = content.get("stringData")
     if (content.get("kind"), content.get("apiVersion")) != ("Secret", "v1") or not isinstance(texts, Mapping):
         return content

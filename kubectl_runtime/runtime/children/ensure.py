@@ -91,7 +91,7 @@ class Watched(Protocol):
 
 
 class Unwatched:
-    """For code without a controller: nothing is watched."""
+    """The watches of code without a controller: there are none."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:  # noqa: ARG002
         """As `Watched.find`."""
@@ -110,7 +110,7 @@ NOTHING_KNOWN = Found(None, False, False)
 
 
 class Naming:
-    """The children that a run has named in all of its calls. For one thread."""
+    """The children that a run has named so far, over all its calls. For one thread."""
 
     def __init__(self) -> None:
         self.refs: set[ObjectRef] = set()
@@ -118,7 +118,8 @@ class Naming:
         """The uid of the owner whose children a call has pruned."""
 
     def add(self, refs: Sequence[ObjectRef], owner: str, *, prune: bool) -> None:
-        """A call names these, of the owner with this uid. Raises RequestError after a call that named all."""
+        """Record that a call names these children of the owner with this uid. Raises RequestError after a call with
+        `prune`, which named all children."""
         if self._pruned and prune:
             raise RequestError("a second ensure(..., prune=True) in one run: each names all children, and would delete "
                                "what the other one made. Name all of them in one call")
@@ -305,8 +306,9 @@ class _Call:
         children.show(wanted.ref, answer)
 
     def _before(self, wanted: Desired, answer: Record) -> tuple[Seen, dict[str, Any]] | None:
-        """The object as it was before an apply that unexpectedly met it, if it was not ours, and what our manager had
-        applied of it for another owner. None if it was ours, or that same apply, sent twice, had made it."""
+        """The previous state of an object that an apply unexpectedly found, if the object was not ours, and the fields
+        that our manager had applied to it for another owner. None if it was ours, or if the same apply, sent twice, had
+        created it."""
         if self._params.dry_run:  # nothing was written: it is unchanged
             seen = self._look(wanted)[1]
             return None if seen is None or is_ours(self._owner, seen) else (seen, {})
@@ -378,7 +380,8 @@ class _Call:
                 self.children.pruned.append(record.ref)
 
     def _delete(self, ref: ObjectRef, seen: Seen) -> bool:
-        """Delete a child as it was seen; if it has changed since, decided by what it is now. Returns whether."""
+        """Delete a child in the state that was seen; if it has changed since, decide again by its current state.
+        Returns whether."""
         api: Api[Any] = _api(self._client, ref.resource, ref.namespace)
         foresee(api.place, "get", "delete")
         now: Seen | None = seen
@@ -405,7 +408,7 @@ class _Call:
         return Api(self._client, wanted.kind, wanted.place)
 
     def _look(self, wanted: Desired) -> tuple[Record | None, Seen | None, bool]:
-        """The metadata that the server has under the name: as a record, as a `Seen`, and False."""
+        """Read the metadata from the server: as a record, as a `Seen`, and False."""
         found = self._api(wanted).with_metadata_only().get_opt(wanted.name)
         record = None if found is None else found.record
         return record, None if record is None else seen_of(record, whole_truth=True), False

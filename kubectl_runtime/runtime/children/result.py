@@ -20,7 +20,7 @@ MOST_NAMED = 5
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A child that was not touched: `ref` names an object that belongs to others, which `whose` names."""
+    """A child that was not touched, because `ref` is an object with another owner; `whose` names that owner."""
 
     ref: ObjectRef
     whose: str
@@ -55,8 +55,8 @@ class Contested(msgspec.Struct, frozen=True):
 
 @dataclass(repr=False)
 class Children:
-    """What `ensure` did, child by child, as refs: `created`, `changed`, `unchanged`, `pruned`; `deleting`, which were
-    not written because they are being deleted; `refused` and `contested`, with the reason.
+    """The result of `ensure`, as refs of the children: `created`, `changed`, `unchanged`, `pruned`; `deleting`:
+    children that were not written because they are being deleted; `refused` and `contested`, with the reason.
 
     `ready` and `waiting_for()` show what the children lack. It belongs to the run that made it.
 
@@ -95,7 +95,7 @@ class Children:
         return not self.waiting_for()
 
     def waiting_for(self) -> str:
-        """What the children lack, as text; empty when nothing.
+        """The reasons why the children are not ready, as text; empty when they are.
 
         Workloads (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, Pod) are ready by kubectl's rules, which read
         their status: `owns(api, whole=True)` keeps it. Without it they count as not ready, and the text says so. Other
@@ -169,7 +169,7 @@ class NotOurs(KubeError):
 
 
 def whose(owner: Owner, seen: Seen) -> str:
-    """Who an object that is not ours belongs to, as the rest of a sentence about it."""
+    """The owner of an object that is not ours, as the end of a sentence."""
     controller = controller_in(seen.owners)
     if controller is not None and controller.uid != owner.uid:
         same = ", an earlier one of this name" if owner.is_itself(controller) else ""

@@ -2,10 +2,10 @@
 
     watches -> subscriptions -> inbox -> runner -> invoker, with gate, store and shutdown tokens
 
-`invoker_of_gone` runs `on_gone` for a key without an object in the store. It is a run like any other: never beside
-another run of the same key, logged, and retried with backoff. It runs when a deletion is seen, and when anything else
-triggers an object that does not exist. A deletion while no controller runs is never seen: use a finalizer where that
-matters.
+`invoker_of_gone` runs `on_gone` for a key without an object in the store. It is a run like any other: it never overlaps
+with another run of the same key, is logged, and is retried with backoff. It runs when a deletion is seen, and when
+anything else triggers an object that does not exist. A deletion while no controller runs is never seen: use a finalizer
+where that matters.
 """
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ from kubectl_runtime.runtime.watch.states import namespaces_of, pattern_of
 
 
 class _Absent:
-    """Takes the place of a store; each key has a record with nothing but its name."""
+    """A stand-in for a store; each key has a record that holds only its name."""
 
     def __init__(self, store: Store[Any]) -> None:
         self._resource = store.resource
@@ -269,7 +269,7 @@ class Assembly(Generic[K]):
 
     @property
     def leaving(self) -> list[threading.Thread]:
-        """Threads of watches that were given back, which end by themselves."""
+        """The threads of released watches, which end by themselves."""
         return self._taken.leaving
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
@@ -342,7 +342,7 @@ class Assembly(Generic[K]):
         return name, self.pulls[name]
 
     def dispatch(self) -> None:
-        """The dispatcher's thread, until the runs that a drain waits for do not need it any more."""
+        """The body of the dispatcher's thread. It returns when the runs that a drain waits for no longer need it."""
         self.runner.dispatch(self.housekeeping)
         self._timeouts.see_through()
 
@@ -361,7 +361,7 @@ class Assembly(Generic[K]):
                                 logger=self.logger)
 
     def _connect_part(self, planned: Planned) -> None:
-        """Connect a watch of a part of the objects, with a complete list, to the runs."""
+        """Connect a watch of a part of the objects to the runs; its list is complete."""
         first = FirstList(self._sink_of(planned.scope.plan), lambda: None)
         self._connect(planned, first.sink, first.completed)
 
@@ -405,7 +405,7 @@ class Assembly(Generic[K]):
 
 
 def what_is_waited_for(runs: list[Run], shutdown: Shutdown, clock: Clock) -> str:
-    """For the log when a stop begins: the runs in progress, and until when they are waited for."""
+    """Text for the log when a stop begins: the runs in progress, and how long the stop waits for them."""
     if not runs:
         return "nothing is running"
     left = shutdown.time_left()

@@ -100,8 +100,8 @@ class Controller(Generic[K]):
 
         - `watch`: how to list and watch: selectors, page size, the wait after a failure.
         - `concurrency`: the most runs at the same time. Default: 10.
-        - `debounce`: run when an object has not changed for this long, at the latest after ten times that; a `Debounce`
-          sets another limit. Default: run at once.
+        - `debounce`: run an object when it has not changed for this long, and at the latest after ten times that time;
+          a `Debounce` sets another limit. Default: run at once.
         - `backoff`: the wait after a failed run of an object.
         - `name`: in logs, metrics and thread names. Default: the kind in lower case.
         - `predicate`: which changes lead to a run (see `predicates`). Default: all changes.
@@ -110,8 +110,8 @@ class Controller(Generic[K]):
         - `observer`: gets the events of watches, stores, queue and runs. Default: the client's.
         - `executor`: your own thread pool; you shut it down. Default: daemon threads of the controller.
         - `retry_rate`: the most retries a second of all objects together, while runs fail. Default: 10. None: no limit.
-        - `own_writes`: what the stores show after this process wrote and before the watch shows it. OVERLAY: the answer
-          to the write. OFF: the old state. Default: the client's.
+        - `own_writes`: what the stores show between a write of this process and its event from the watch. OVERLAY: the
+          answer to the write. OFF: the old state. Default: the client's.
         - `record`: a file that records what it sees and does, for `kubectl-runtime replay`. Default: none.
         - `ready`: the type of a condition, such as "Ready", that shows how the last run of an object ended. Written
           after each run that changed it, with observedGeneration: True (reason Reconciled); False with the error's
@@ -167,8 +167,8 @@ class Controller(Generic[K]):
 
     @property
     def store(self) -> Store[K]:
-        """The objects that the controller reconciles, for mappers and for code outside. It exists before the start but
-        is complete only later (see `Store.wait_until_ready`). A controller that starts again keeps it."""
+        """The objects that the controller reconciles, for mappers and for code outside of runs. It exists before the
+        start but is complete only later (see `Store.wait_until_ready`). A controller that starts again keeps it."""
         store = self._plan.main.store
         assert store is not None
         return store
@@ -176,14 +176,15 @@ class Controller(Generic[K]):
     def owns(self, api: Api[Any] | Namespaces[Any] | SelectedNamespaces[Any], *,
              watch: WatcherConfig = DEFAULT_CONFIG, whole: bool = False, predicate: Predicate[Any] | None = None,
              controller_only: bool = False, indexes: IndexFunctions[Any] | None = None) -> Self:
-        """Objects of `api` are made by the reconciler, with an owner reference; each change triggers the owner.
+        """Declare that the reconciler makes objects of `api`, with an owner reference. Each change of such an object
+        triggers its owner.
 
         A deletion is a change as well. Only metadata is watched and kept, which is enough for `ctx.ensure`, and is what
         a `predicate` gets. `whole` keeps whole objects: for `ctx.store(Kind)`, and for the status of workloads in
         `ctx.ensure(...).ready`. The owner is found by group and kind; the version is ignored. `controller_only`: only
         an owner reference with `controller: true` counts. `indexes`: functions as `Store.add_index` takes them, by
-        name. Raises RequestError for namespaces in which the controller reconciles nothing: an owner is in the
-        namespace of what it owns.
+        name. Raises RequestError for namespaces in which the controller reconciles nothing, because an owner is in the
+        same namespace as the objects that it owns.
         """
         check_api(api, "owns")
         check_flag("whole", whole)
@@ -233,10 +234,10 @@ class Controller(Generic[K]):
                                      declared_by=".watches(api, mapper, indexes={...})"))
 
     def reads(self, kind: HasApiResource | ApiResource) -> Self:
-        """Declare that runs read objects of this kind, by `ctx.read` or `ctx.read_all`. These work without it; with it
-        the kind's list is complete before the first run, `kubectl-runtime rbac` grants it, and a plan reads it. Only
-        metadata is watched, in all namespaces, or in those of the controller. Raises RequestError for anything but a
-        kind."""
+        """Declare that runs read objects of this kind, by `ctx.read` or `ctx.read_all`. These work without the
+        declaration. With it, the kind's list is complete before the first run, `kubectl-runtime rbac` grants the kind,
+        and a plan reads it. Only metadata is watched, in all namespaces, or in those of the controller. Raises
+        RequestError for anything but a kind."""
         api_resource_of(kind)
         if kind in self._plan.reads:
             return self
@@ -247,21 +248,21 @@ class Controller(Generic[K]):
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:
-        """As `owns`, for a stream of the program: objects (`touched_objects`, so that deletions count) or events. A
-        thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first list. Raises
-        RequestError while the controller runs."""
+        """Like `owns`, for a stream of the program, which yields objects (from `touched_objects`, so that deletions
+        count) or events. A thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first
+        list. Raises RequestError while the controller runs."""
         subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
         return self._pull(StreamPlan(stream, subscription, stop))
 
     def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
                        stop: StopToken | None = None, on: On = "object") -> Self:
-        """As `watches`, for a stream of the program; see `owns_stream`."""
+        """Like `watches`, for a stream of the program; see `owns_stream`."""
         check_mapper(mapper, on)
         return self._pull(StreamPlan(stream, trigger_others(mapper, on=on), stop))
 
     def reconcile_on(self, source: TriggerSource) -> Self:
         """Reconcile each item of `source`, an iterable or queue of objects or refs, which a thread pulls. An item of
-        another type is logged, and the next one follows."""
+        another type is logged and skipped."""
         check_source(source)
         self._plan = replace(self._plan, triggers=(*self._plan.triggers, source))
         if (running := self._alive()) is not None:
@@ -310,7 +311,7 @@ class Controller(Generic[K]):
 
     def key_rate(self, rate: KeyRate | None) -> Self:
         """Let one object have at most `rate.runs` runs in each `rate.per`, whatever requests them: changes, related
-        objects, requeues, retries, your own triggers. Further requests become one run when its time has come.
+        objects, requeues, retries, your own triggers. Further requests become one run, at the next allowed time.
 
         Without it, and with None, there is no limit. Other objects do not wait. Raises RequestError for anything else.
         """
@@ -330,8 +331,8 @@ class Controller(Generic[K]):
     def on_gone(self, function: GoneFunction) -> Self:
         """Call `function(ref, ctx)` in place of the reconciler when the object does not exist, as after its deletion.
 
-        It is a run like any other: never beside another run of the same object, and retried when it raises. A deletion
-        while no program runs is never seen: use a finalizer where that matters.
+        It is a run like any other: it never overlaps with another run of the same object, and is retried when it
+        raises. A deletion while no program runs is never seen: use a finalizer where that matters.
         """
         check_callback("on_gone", function, "ref", "ctx")
         subscription = trigger_self(self._plan.resource, predicate=self._plan.options.predicate, run_gone=True)
@@ -402,7 +403,7 @@ class Controller(Generic[K]):
         return self._plan
 
     def _alive(self) -> Running[K] | None:
-        """The running life of the controller that has not ended; None without one."""
+        """The `Running` of this controller that has not ended; None without one."""
         running = self._running
         return None if running is None or running.has_ended else running
 

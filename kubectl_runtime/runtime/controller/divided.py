@@ -19,9 +19,9 @@ controller. The stores still show only the objects of the replica's shards.
     namespace     the reconciled kind, and those that it owns    by its namespace
     uid           the reconciled kind                            that of its object in the store
 
-Other kinds are watched as usual, and their triggers are filtered: by uid, the object has to be in the store. If a name
-has passed to another object, both may be stored here for a moment: the newer one counts. The replica that sees a
-deletion passes it on; its `on_gone` is tied to no shard, as the object is in none any more.
+Other kinds are watched as usual, and their triggers are filtered: by uid, the object has to be in the store. If an
+object was deleted and created again, both may be stored here for a moment: the newer object counts. The replica that
+sees a deletion runs `on_gone`, which depends on no shard, because the object is no longer in any shard.
 """
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Taken(Protocol):
     """The watches and stores of the controller: `TakenWatches`."""
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Take watches for these plans, which no store shows yet and which lead to no runs."""
+        """Take watches for these plans. No store shows them yet, and they lead to no runs."""
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
         """Give these watches back."""
@@ -138,7 +138,7 @@ class DividedWatches:
         return self._of_object(record.uid, record.head.namespace) in self._shown
 
     def shard_of(self, key: Key) -> int | None:
-        """The shard of the object with this key; None when no such object is known here."""
+        """The shard of the object with this key; None when this replica knows no such object."""
         if self._by == "namespace":
             return self._of_object("", key[0])
         found: Record | None = None
@@ -221,11 +221,11 @@ class DividedWatches:
             self._group.end_in(shard)
 
     def went(self, key: Key) -> None:
-        """Nothing is left to do for the deleted object of `key`."""
+        """Forget the deleted object of `key`: nothing is left to do for it."""
         self._gone.discard(key)
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:  # noqa: ARG002 - it is its own
-        """As `Partition.listen`: follow the group's shards from now on."""
+        """Follow the group's shards from then on, like `Partition.listen`."""
         return self._group.listen(self)
 
     def stored(self) -> dict[int, tuple[int, int]]:
@@ -391,7 +391,7 @@ class DividedWatches:
 
     def _show(self) -> None:
         """Make the stores show what they should. This calls index functions of the program, so no lock is held: one
-        thread does it, and others wait for it."""
+        thread builds the store, and other threads wait for it."""
         me = threading.get_ident()
         with self._changed:
             self._wanted += 1
@@ -426,8 +426,8 @@ class DividedWatches:
 
 
 class OwnedPart:
-    """The run part for an object of one of the replica's shards: as `Owned`, with the shard decided when the run
-    begins."""
+    """The run part for an object in one of the replica's shards. It works like `Owned`, with the shard decided when the
+    run begins."""
 
     def __init__(self, divided: DividedWatches, clock: Clock) -> None:
         self._divided = divided

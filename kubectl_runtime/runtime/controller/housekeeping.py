@@ -1,5 +1,5 @@
-"""What the dispatcher of a controller does besides runs: `Housekeeping` calls the checks, each of which returns the
-seconds until it wants to be called again.
+"""Periodic work of a controller's dispatcher besides runs. `Housekeeping` calls the checks; each returns the seconds
+until its next call.
 
 `Resync` triggers every object at intervals, each drawn from 90 % to 110 % of the period as in controller-runtime, so
 that controllers which began together do not resync together.
@@ -9,13 +9,14 @@ would create children that exist. While something is missing, a warning names it
 raises.
 
 `RunTimeouts`: each run gets a stop token that is set at its `run_timeout`, or with the shutdown; the library's calls in
-the run's thread obey it. Code that polls or waits for the token sees the time by itself. The dispatcher calls `check`
-for callbacks: a request that waits for its answer, a wait for several tokens. Without `run_timeout` it costs nothing.
+the run's thread obey it. Code that polls the token or waits for it notices the timeout by itself. The dispatcher calls
+`check` for callbacks: a request that waits for its answer, a wait for several tokens. Without `run_timeout` it costs
+nothing.
 
 `BlockedLog`: a warning when all workers have been at the same runs for `AFTER` seconds while keys are due, and again
-when the time has doubled; INFO when runs end again. Within `SILENCE` seconds of a warning only a block that lasts twice
-as long is logged. It affects neither readiness nor liveness: one run that ends is enough, and a restart would begin the
-same calls again. The dispatcher calls it.
+when the time has doubled; INFO when runs end again. Within `SILENCE` seconds after a warning, a block is logged only if
+it lasts twice as long. It affects neither readiness nor liveness: one run that ends is enough, and a restart would
+begin the same calls again. The dispatcher calls it.
 
 `OutageLog` logs when the retries of a controller are held back, and when its last failing object works again. It is in
 trouble from the moment that more than `MANY` objects fail; `RunLog` has logged that already. An outage within `WITHIN`
@@ -120,7 +121,8 @@ class SyncGate:
                 self._missing[name] = None
 
     def wait(self, timeout: float | None, stop: StopToken) -> bool:
-        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set; whether it is open."""
+        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set. Returns whether the gate is
+        open."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         forget = stop.on_set(self._wake)
         try:
@@ -135,7 +137,7 @@ class SyncGate:
             forget()
 
     def missing(self) -> str:
-        """What has not arrived, with the errors, as text."""
+        """The stores that are not complete, with their errors, as text."""
         return "; ".join(f"{name} ({trouble})" for name, trouble in self.troubles().items())
 
     def troubles(self) -> dict[str, str]:
@@ -216,7 +218,7 @@ class RunStop(StopToken):
         self._aborted.set(reason)
 
     def expire(self) -> None:
-        """Call the callbacks of this token. To be called when its time has come."""
+        """Call the callbacks of this token. Must be called when the time of the run is up."""
         super().set("its time is up")
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -285,7 +287,7 @@ class RunTimeouts:
         return wait
 
     def see_through(self) -> None:
-        """Go on with `check` for the runs that a drain waits for, until each of them should end."""
+        """Continue to call `check` for the runs that a drain waits for, until each of these runs should have ended."""
         while (wait := self.check()) is not None and not self._shutdown.aborted.wait(wait):
             pass
 

@@ -1,9 +1,9 @@
 """The options of a controller: their names, types, defaults and checks.
 
-An option is one line of `StreamOptions` or `WatchOptions`, which declare what a caller may pass, and one field of
-`ControllerOptions`, which has the default and the check, and which the parts read. `Controller` and `for_stream` take
-them as `**options`, and show them in their signatures. A function or a time without which a controller works too is a
-method instead, such as `on_result`.
+An option is one line of `StreamOptions` or `WatchOptions`, which declare the arguments that a caller may pass, and one
+field of `ControllerOptions`, which has the default and the check and is read by the parts of the controller.
+`Controller` and `for_stream` take them as `**options`, and show them in their signatures. An optional function or time
+is a method instead, such as `on_result`.
 """
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ RENAMED = {
 
 def current_options(given: Mapping[str, Any], kinds: Any, who: str,
                     renamed: Iterable[str] = RENAMED) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options that `who` was given, in their present form; and those that are methods now, by name.
+    """The options passed to `who`, in their current form, and the options that have become methods, by name.
 
     Warns about the `renamed` options, at the line of the caller's caller. Raises TypeError for names that are not in
     `kinds`, and RequestError for a value that cannot be used.

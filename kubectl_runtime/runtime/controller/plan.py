@@ -80,8 +80,8 @@ class WatchPlan:
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream of objects or events that the program makes. As the main stream it comes from a reflector that keeps the
-    store."""
+    """A stream of objects or events that the program makes. If it is the main stream, it comes from a reflector that
+    keeps the store."""
 
     stream: Iterable[Any]
     subscription: Subscription
@@ -154,7 +154,7 @@ class WatchScope:
 
     @property
     def view(self) -> type[PartialView] | None:
-        """The class of views that the plan asks for; None without one."""
+        """The class of views that the plan requests; None without one."""
         form = as_configured(self.api, self.plan.config).form
         return form.view if isinstance(form, FieldsForm) else None
 
@@ -169,7 +169,7 @@ class WatchScope:
 
 @dataclass(frozen=True)
 class Planned:
-    """A scope and the watch that serves it. The watch was made for `chosen`: this scope, or another with the same
+    """A scope and the watch that serves it. The watch was made for `chosen`: this scope, or another scope with the same
     objects."""
 
     share: Share
@@ -234,7 +234,8 @@ RUNNING = RunningNames()
 
 
 class ControllerError(KubeError):
-    """A controller ended by itself: stores that did not fill, a closed client, a given stream that ended, a defect.
+    """A controller ended by itself: its stores did not fill, its client was closed, a stream of the program ended, or
+    it has a bug.
 
     >>> raise ControllerError("the client was closed")
     Traceback (most recent call last):
@@ -280,7 +281,8 @@ def check_predicate(predicate: Any) -> None:
 
 def functions_of(reconciler: Any,
                  error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
-    """The function to call and the error policy, for either style. Raises RequestError for anything else."""
+    """The function to call and the error policy, for a reconciler that is a function or an object. Raises RequestError
+    for anything else."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):

@@ -8,7 +8,8 @@
     signals (only with start)    when `draining` is set
     ending, shutdown log         begin when `draining` is set
 
-A defect in a thread and a closed client end the controller, with the reason in `error`: it never goes on half alive.
+A bug in a thread or a closed client ends the controller, with the reason in `error`: it never continues with some of
+its threads missing.
 
     not ready   a store has never been complete, a watch keeps failing, or the controller stops: its data is incomplete
                 or outdated. Comes and goes with the API server
@@ -124,7 +125,7 @@ class Threads:
         return thread in mine or any(run.thread_id == thread.ident for run in self._runs())
 
     def still_running(self, stuck: dict[int, Run]) -> list[StillRunning]:
-        """What has not ended: `stuck` runs, by the ids of their threads, and threads of the library."""
+        """The parts that have not ended: `stuck` runs, by the ids of their threads, and threads of the library."""
         return [*(StillRunning(self._name, f"the reconciler of {run.request.ref}", stack_of(thread_id))
                   for thread_id, run in stuck.items()),
                 *alive(self._name, (thread for thread in self.own if thread.ident not in stuck))]
@@ -175,13 +176,14 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def watch_state(self) -> WatchState | None:
-        """What the watch of the main objects does, since when, and its error; None when a given stream delivers them.
+        """The state of the watch of the main objects, since when, and its last error; None when a stream of the program
+        delivers the objects.
         """
         return self._assembly.store.watch_state
 
     @property
     def watch_states(self) -> dict[str, WatchState]:
-        """What each watch does, since when, and its error, by a description of its target."""
+        """The state of each watch, since when, and its last error, by a description of its target."""
         return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     @property
@@ -279,7 +281,8 @@ class Running(Lifecycle, Generic[K]):
         return self._stuck() if self._stop(seconds(timeout)) else []
 
     def stop_runs(self, timeout: Duration) -> list[ObjectRef]:
-        """As `stop`, but block only until all runs have ended or are stuck: the rest needs no leadership."""
+        """Stop like `stop`, but block only until all runs have ended or are stuck; the rest of the stop needs no
+        leadership."""
         if not self._stop_begins(seconds(timeout)):
             return []
         self._await_work()
@@ -299,7 +302,8 @@ class Running(Lifecycle, Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread. `signal_thread`: also one that obeys signals; otherwise the caller calls `obey_signal`.
+        """Start every thread. `signal_thread`: also start a thread that obeys signals; without it, the caller calls
+        `obey_signal`.
 
         Raises RequestError when a controller of this name runs on the client already.
         """
@@ -336,7 +340,7 @@ class Running(Lifecycle, Generic[K]):
         self._threads.start()
 
     def add_watch(self, plan: WatchPlan) -> None:
-        """Add a watch. If the other stores are not complete yet, its store is waited for too.
+        """Add a watch. If the other stores are not complete yet, the controller waits for its store too.
 
         Raises RequestError for a kind or scope that cannot be watched. Any other exception ends the controller, because
         a part of it is missing.
@@ -406,7 +410,7 @@ class Running(Lifecycle, Generic[K]):
                                   "not here: start another one")
 
     def _worker_failed(self, error: BaseException) -> None:
-        """The library's own part of a worker raised an exception: a defect, or set by another thread."""
+        """The library's part of a worker raised an exception: a bug, or an exception that another thread set."""
         if isinstance(error, Exception) and not isinstance(error, MemoryError):
             self.fail("a worker", error)
             return

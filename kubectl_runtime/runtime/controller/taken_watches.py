@@ -1,8 +1,8 @@
 """The watches that one controller uses, and the stores that they fill.
 
-`add_all` and `add_one` take a watch for each scope of a plan: one that the controller has, or another one, which other
-controllers may share. `store_of` prefers a store of whole objects to a store of parts; `release` gives the watches
-back.
+`add_all` and `add_one` take a watch for each scope of a plan: a watch that the controller already has, or another
+watch, which other controllers may share. `store_of` prefers a store of whole objects to a store of parts; `release`
+gives the watches back.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Searched: TypeAlias = tuple[Store[Any], bool, bool]
 
 
 class TakenWatches:
-    """The watches that a controller uses, and their stores. Changed by one thread at a time; read by any."""
+    """The watches that a controller uses, and their stores. One thread at a time changes it; any thread may read it."""
 
     def __init__(self, plan: Plan, on_bug: Callable[[str, BaseException], None], rng: random.Random) -> None:
         """`on_bug` is called with defects of the library in a watch; `rng` draws the jitter of its backoff."""

@@ -1,7 +1,7 @@
-"""`Ledger`: counts observations, keeps what the server has of them, and decides what to send next.
+"""`Ledger`: counts observations, keeps the counts that the server has, and decides what to send next.
 
-Observations with the same `Subject` are one series: one Event with a rising count. The first note is kept, since the
-server lets only the series of an Event change. A series ends after SILENCE without an observation.
+Observations with the same `Subject` are one series: one Event with a rising count. The Event keeps its first note,
+because the server allows changes only to the series of an Event. A series ends after SILENCE without an observation.
 
     observed, and the series is    first                   again
     unknown                        a new series, due now   -
@@ -214,7 +214,7 @@ RETRY = Backoff(1, 2, 30)
 
 
 class Subject(NamedTuple):
-    """What makes two events the same. The note is not part of it."""
+    """The fields by which two observations count as the same Event. The note is not part of it."""
 
     regarding: Reference
     related: Reference | None
@@ -249,7 +249,8 @@ class Lost(Enum):
 
 @dataclass(slots=True, eq=False)
 class Series:
-    """One subject's observations. `count` is the number of all; an Event has those after `before`."""
+    """One subject's observations. `count` is the number of all observations; the Event counts only the observations
+    after `before`."""
 
     subject: Subject
     note: str
@@ -281,7 +282,8 @@ class Series:
 
 @dataclass(slots=True)
 class Ledger:
-    """Observations, what the server has of them, and what to send next. Pure; its owner serialises the calls."""
+    """The observations, the counts that the server has, and the next request to send. Pure; its owner serialises the
+    calls."""
 
     queue: int
     """New series that may wait at once; further ones are lost."""
@@ -356,7 +358,7 @@ class Ledger:
         return None
 
     def drop_all(self) -> int:
-        """Give up what is still to be sent; returns how many observations that are."""
+        """Give up the unsent observations; returns their number."""
         dropped = sum(series.unreported - series.refused for series in self.open.values())
         self.lost[Lost.CLOSED] += dropped
         self.open.clear()
@@ -385,7 +387,7 @@ class Ledger:
             self.open.pop(series.subject, None)
 
     def _begin_anew(self, series: Series) -> Lost | None:
-        """Begin a new Event: the old one does not exist any more, or was changed. Observations that may have been
+        """Begin a new Event, because the old Event no longer exists or was changed. Observations that may have been
         counted there are not counted again."""
         series.reported = series.goal if series.unsure else series.reported
         self._count_refused(series, min(series.refused, series.unreported))

@@ -11,16 +11,16 @@ In a reconciler use `ctx.record(reason, note)`. Otherwise make one Recorder, and
     close     flushes, and ends the thread; call it before the client is closed. A recorder is a context manager; if a
               program ends without closing it, it gets 2 s
 
-What cannot be sent is counted in `lost`, by cause, and warned of once: too many new events wait, one object has too
-many, the server refuses them. When the process dies, unsent events are lost; nothing is counted twice. In the child of
-a fork a recorder that was used before takes nothing, and logs that once.
+Events that cannot be sent are counted in `lost`, by cause, and each cause is warned of once: too many new events are
+waiting, one object has too many, or the server refuses them. When the process dies, unsent events are lost; nothing is
+counted twice. In the child of a fork, a recorder that was used before the fork accepts no events, and logs that once.
 
 RBAC: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in `default`
 for cluster-scoped objects.
 
 `Sender` sends one request at a time, by `run` in a thread or by `step` in a simulation. After a request without an
-answer, or an answer to come back later, everything waits: 1 s doubling to 30 s, or as long as the server said. No lock
-is held while a request is in progress or a line is logged.
+answer, or an answer to retry later, all requests wait: 1 s doubling to 30 s, or the time in Retry-After. No lock is
+held while a request is in progress or a line is logged.
 """
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Reporter(NamedTuple):
 
 
 def request_for(series: Series, reporter: Reporter, *, dry_run: bool = False) -> Request:
-    """The request that brings the server from what it has of `series` to the goal. The client does not retry it."""
+    """The request that raises the server's count of `series` to the goal. The client does not retry it."""
     place = Place(EVENT, series.subject.regarding.home)
     if not series.exists:
         return replace(build.create(place, _event(series, reporter), PostParams(dry_run=dry_run)), retry=Retry.NEVER)
@@ -163,12 +163,12 @@ def _answered(error: ApiError, patched: bool) -> Result:
 
 
 def is_about_the_recorder(error: BaseException | None) -> bool:
-    """Whether the error means that no Event can be written at present, and is not about this one."""
+    """Whether the error means that no Event can be written now, rather than a problem with this Event."""
     return isinstance(error_behind(error), TransportError | AuthError)
 
 
 def is_expected(error: BaseException | None) -> bool:
-    """Whether Events normally end like this in a namespace that is being deleted or is gone: no warning."""
+    """Whether the error is normal in a namespace that is terminating or gone, so that it needs no warning."""
     return isinstance(error, ApiError) and not isinstance(error, KindNotServedError) and (
         error.is_not_found or any(cause.reason == TERMINATING for cause in error.status.causes))
 
@@ -257,8 +257,8 @@ class Sender:
                 self._flushing -= 1
 
     def close(self, timeout: float, *, driven: bool) -> bool:
-        """As `flush`; afterwards nothing more is taken or sent, and a request in progress ends. Returns whether all was
-        sent; otherwise one log line has the number of unsent events and the last error."""
+        """Flush, then accept and send nothing more; a request in progress ends. Returns whether all was sent; otherwise
+        one log line has the number of unsent events and the last error."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
@@ -415,10 +415,10 @@ class Recorder:
         """Nothing is sent, and no thread is started, before the first `publish`.
 
         `controller`: the reporting controller, such as `example.com/database-operator`; characters that the server
-        would refuse become dashes. `instance`: its process, by default the controller and the host's name. `queue`: new
-        events that may wait at once; repetitions do not count. One object may have `burst` new events at once, and
-        another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises RequestError when a
-        number makes no sense, or `controller` has no usable character.
+        would refuse become dashes. `instance`: its process, by default the controller and the host's name. `queue`: the
+        most new events that may wait at once; repetitions do not count. One object may have `burst` new events at once,
+        and another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises RequestError when
+        a number makes no sense, or `controller` has no usable character.
         """
         check_client(client, "Recorder")
         if not (isinstance(queue, int) and isinstance(burst, int) and min(queue, burst) >= 1 and seconds(refill) > 0):
@@ -541,7 +541,7 @@ class Recorder:
                 atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        """Flush only: a controller closes its own recorder after its last runs."""
+        """Only flush: a controller closes its own recorder after its last runs."""
         if not self.flush(AT_EXIT):
             self._sender.warn("exit", f"the program ends, and {self._sender.waiting} were not sent")
 

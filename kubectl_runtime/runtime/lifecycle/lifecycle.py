@@ -1,18 +1,12 @@
 """`Lifecycle`: the engine by which a controller and a Manager start, obey signals, stop and end.
 
-    phase         what happens                                                        next
-    starting      what must run first starts: a manager's servers                     running
-    running       it works; a manager with an election is                             stopping
-                  `standing by`, then `leading`
-    stopping      by `stop()`, a signal (`run`), a stop token, a failure, the end     stopped
-                  of the program, KeyboardInterrupt in a `with` block, or a start
-                  that failed. A thread of its own goes through these steps:
-       work         work in progress ends, in the grace that `Shutdown` divides; then what the work needed, such as a
-                    Lease, is given back
-       rest         recorded events are sent, threads are joined, servers stop; what does not end is logged with its
-                    stack
-       release      signals, names and hooks are given back
-    stopped       nothing runs except threads that are stuck in user code
+    phase what happens next starting what must run first starts: a manager's servers running running it works; a manager
+    with an election is stopping `standing by`, then `leading` stopping by `stop()`, a signal (`run`), a stop token, a
+    failure, the end stopped of the program, KeyboardInterrupt in a `with` block, or a start that failed. A separate
+    thread goes through these steps: work work in progress ends, in the grace that `Shutdown` divides; then what the
+    work needed, such as a Lease, is given back rest recorded events are sent, threads are joined, servers stop; what
+    does not end is logged with its stack release signals, names and hooks are given back stopped nothing runs except
+    threads that are stuck in user code
 
     how `serve`, which blocks in the calling thread, ends
     a signal, and all work ended within the grace     returns
@@ -39,7 +33,7 @@ moment more is left alone. The last tenth of the grace period, at most 2 s, is t
 that a run has begun by then gets half of that, so that the stop itself breaks no write.
 
 `ShutdownLog`: logs in its own thread while a controller or manager ends. A log handler is user code and may block; a
-shutdown must neither wait for it nor wait a second time.
+shutdown must not wait for it without a limit.
 """
 from __future__ import annotations
 
@@ -151,12 +145,12 @@ class ShutdownLog:
         self._put(partial(self._logger.error, text, *arguments))
 
     def collecting(self) -> AbstractContextManager[None]:
-        """Queue everything that the calling thread logs within the block."""
+        """Queue the log lines of the calling thread within the block."""
         return written_by(self._put)
 
     def finish(self, until: float) -> None:
-        """Accept no more lines, and block until all are written: at most until this moment of `time.monotonic`, and not
-        for a handler that has had one line for `LINE_SECONDS`. Handlers take real time."""
+        """Accept no more lines, and block until all lines are written: at most until this time on `time.monotonic`, and
+        not for a handler that has worked on one line for `LINE_SECONDS`. Handlers take real time."""
         with self._lock:
             begun = self._begun
             if not self._finished:
@@ -205,7 +199,7 @@ FORKED = "it runs in the process that this one was forked from"
 
 
 class Phase(StrEnum):
-    """What a controller or Manager does, from its start to its end."""
+    """The phases of a controller or Manager, from its start to its end."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -226,8 +220,8 @@ class StillRunning:
 
 
 class Lifecycle:
-    """Starts, stops and ends as one: the base of `Running` and `RunningManager`, which override its hooks. See the
-    module. Safe to use from any thread."""
+    """Starts and stops several parts together. `Running` and `RunningManager` derive from it and override its hooks.
+    See the module. Safe to use from any thread."""
 
     def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
         """`name`: for its threads. `grace`: seconds of a stop without a given time. `prefix`: of log lines."""
@@ -376,8 +370,8 @@ class Lifecycle:
         raise NotImplementedError
 
     def _stop(self, timeout: float) -> bool:
-        """Stop within `timeout` seconds; whether it has ended. False, without waiting, in a thread that the stop waits
-        for, and in the child of a fork."""
+        """Stop within `timeout` seconds; returns whether the stop is complete. False, without waiting, in a thread that
+        the stop waits for, and in the child of a fork."""
         waits = self._stop_begins(timeout)
         if waits:
             self._await_end()
@@ -385,7 +379,7 @@ class Lifecycle:
         return waits
 
     def _stop_begins(self, timeout: float) -> bool:
-        """Begin to stop; whether this thread may wait for the end."""
+        """Begin to stop; returns whether this thread may wait for the end."""
         if self._is_elsewhere:
             return False
         self.begin_stop("stop() was called", timeout)
@@ -462,7 +456,7 @@ class Lifecycle:
             self._work_over.set()
 
     def _log_stuck(self, found: Iterable[StillRunning]) -> list[StillRunning]:
-        """Log each of these with its stack; returns them."""
+        """Log each of these threads with its stack; returns the threads."""
         stuck = list(found)
         for one in stuck:
             self._log.error("%s does not end; its stack:\n%s", one.what, one.stack)
@@ -471,7 +465,7 @@ class Lifecycle:
     # --- hooks of a controller and a manager ---
 
     def _stopping_detail(self) -> str:
-        """What it waits for when it begins to stop, for its log line."""
+        """The parts that the beginning stop waits for, as text for the log line."""
         return ""
 
     def _log_failure(self, what: str, error: BaseException, *, is_first: bool) -> None:
@@ -498,7 +492,7 @@ def join(threads: Iterable[threading.Thread], limit: float) -> None:
 
 
 def alive(owner: str, threads: Iterable[threading.Thread]) -> list[StillRunning]:
-    """The started `threads` that have not ended, without the calling one."""
+    """The started `threads` that have not ended, without the calling thread."""
     return [StillRunning(owner, f"thread {thread.name!r}", stack_of(thread.ident)) for thread in threads
             if thread.is_alive() and thread.ident is not None and thread is not threading.current_thread()]
 

@@ -9,8 +9,8 @@
 
 Signals belong to the process, so all controllers that obey them share one handler. Only the main thread may restore
 handlers: if the last controller ends in another thread, they are restored when the main thread next calls `close`, or
-at the next signal. A handler that the program installs in between stays; it may call this one, which then acts as if
-the signal had called it. One stop may send several signals: `timeout` and terminals signal a process and its group.
+at the next signal. A handler that the program installs later stays. It may call this handler, which then acts as if the
+signal had called it. One stop may send several signals: `timeout` and terminals signal a process and its group.
 
 A signal handler runs in the main thread between any two instructions, even while that thread holds a lock. So it takes
 no lock: it puts a number into a `SimpleQueue` (which is reentrant), and the waiting thread does the rest. For the same
@@ -48,7 +48,7 @@ _DEFAULTS = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
 
 
 class ShutdownSignals:
-    """One controller's view of the signals. Installed in the main thread, closed in any."""
+    """One controller's view of the signals. Install it in the main thread; close it in any thread."""
 
     def __init__(self) -> None:
         self.heard: SimpleQueue[int | None] = SimpleQueue()
@@ -138,7 +138,7 @@ class _ProcessSignals:
         return bool(signal.getsignal(number) == self.handle)
 
     def forked(self) -> None:
-        """In the child of a fork, whose only thread is now the main one."""
+        """Called in the child of a fork, whose only thread is now the main thread."""
         self._lock = threading.Lock()  # the parent's may have been held
         self.listeners = ()
         self.restore()

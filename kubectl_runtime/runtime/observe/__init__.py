@@ -1,1 +1,1 @@
-"""What a program shows of itself: metrics, health, and the one server that answers for both."""
+"""Observability of a program: metrics, health checks, and the HTTP server for both."""

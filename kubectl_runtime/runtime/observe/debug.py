@@ -4,9 +4,9 @@
     a process of this host, `kubectl port-forward`   the page
     any other                                        403, unless `remote`
 
-A client counts as local if it has a loopback address, names a loopback host in its Host header (which a foreign page
-that was rebound to this address does not), and came through no proxy that says so. A sidecar that forwards to loopback
-silently counts as local: with `debug=None` there is no page.
+A client counts as local if it has a loopback address, names a loopback host in its Host header (which excludes DNS
+rebinding by a foreign page), and has no header of a proxy. A sidecar that forwards to loopback without such a header
+counts as local; `debug=None` turns the page off.
 
     GET /debug              the page, one file, which requests the state every two seconds
     GET /debug/state.json   the state as JSON; see `DebugState`
@@ -14,8 +14,8 @@ silently counts as local: with `debug=None` there is no page.
 
 `snapshot` takes a `DebugState` of running controllers. Each queue is looked at under its lock, for a time in proportion
 to the rows; everything else is read without a lock. The state is cut to `MOST_BYTES` by showing fewer rows; the counts
-are always of all. Of objects only the names are shown; of an error the class and code, and with `details` its text, cut
-after `MOST_TEXT` characters.
+always include everything. Objects are shown only by name. Errors are shown by class and code; with `details` also by
+their text, cut after `MOST_TEXT` characters.
 
 `VERSION` grows when a reader of an older version would misread a newer one. Fields may be added without that, so
 readers must ignore unknown fields.
@@ -158,7 +158,7 @@ class LoopRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
 
 
 class ReadRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """What the runs of an object have read, so that it depends on it: `secret/x`, `3 pods app=a`."""
+    """The objects that runs of an object have read, on which it depends: `secret/x`, `3 pods app=a`."""
 
     name: str
     reads: list[str]
@@ -429,7 +429,7 @@ class Inspected(Watched, Protocol):
 
 
 class Debugged(Protocol):
-    """What a page shows. Safe to use from any thread; does not block."""
+    """The contents of a page. Safe to use from any thread; does not block."""
 
     def controllers(self) -> Sequence[Inspected]:
         """The controllers that were started."""
@@ -562,7 +562,7 @@ def _sendable(text: str) -> str:
 
 
 def _rounded(seconds: float) -> float:
-    """To the millisecond, since more is noise and takes bytes. At least 0: the clock may have been read a little
+    """Round to the millisecond: more digits are noise and take bytes. At least 0: the clock may have been read a little
     later."""
     return round(seconds, 3) + 0.0
 

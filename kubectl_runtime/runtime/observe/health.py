@@ -1,4 +1,4 @@
-"""`HealthServer`: `/healthz`, `/readyz`, `/metrics` and `/debug` over HTTP, from a small server of a program's own.
+"""`HealthServer`: `/healthz`, `/readyz`, `/metrics` and `/debug` over HTTP, from a small server in the program.
 
     with HealthServer(":8080", metrics=metrics, debug=DebugPage()) as server:
         server.watch(running)                       # a controller; a Manager does all this by itself
@@ -198,12 +198,12 @@ class HealthServer:
         """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one.
 
         `checks` test whether the program is ready, `live_checks` whether it is alive: functions by name, which return
-        False or raise if not. If checks come and go, `checks` is a function that returns them, and is called for each
-        request. `metrics`: served at `/metrics`. `debug`: makes a page at `/debug`, and configures who may see it;
-        `debugged`: what that page shows (default: what `watch` added). `routes`: WSGI applications of the program, by
-        path, for requests to that path and below it; their PATH_INFO is the whole path. `traffic`: counts requests, for
-        the page. `limit`: seconds that a client may take for its request and for our answer; the default is the timeout
-        of a scrape in Prometheus.
+        False or raise when the answer is no. If checks are added and removed over time, pass a function as `checks`; it
+        is called for each request and returns the checks. `metrics`: served at `/metrics`. `debug`: makes a page at
+        `/debug`, and configures who may see it; `debugged`: what that page shows (default: what `watch` added).
+        `routes`: WSGI applications of the program, by path, for requests to that path and below it; their PATH_INFO is
+        the whole path. `traffic`: counts requests, for the page. `limit`: seconds that a client may take for its
+        request and for our answer; the default is the timeout of a scrape in Prometheus.
 
         Raises RequestError for an address that cannot be read, a limit of 0 seconds or less, a name that is taken or
         has a slash, and a check that cannot be called. Listens only after `start`.
@@ -302,7 +302,7 @@ class HealthServer:
 
 
 class _Controllers:
-    """What a page shows without a manager."""
+    """The contents of a page without a manager."""
 
     def __init__(self) -> None:
         self.running: list[Running[Any]] = []

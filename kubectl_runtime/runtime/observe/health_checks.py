@@ -47,7 +47,7 @@ class Watched(Protocol):
 
     @property
     def why_not_alive(self) -> str:
-        """What only a new process can heal; empty when all is well."""
+        """The failure that only a restart of the process can repair; empty when there is none."""
 
 
 class ReadsStores(Protocol):
@@ -153,8 +153,8 @@ class _Asked:
 
 
 def store_checks(controllers: Iterable[ReadsStores]) -> dict[str, Check]:
-    """A check for each store that these controllers read, such as `store pods`. If several controllers read a store, it
-    fails when it fails for one of them."""
+    """A check for each store that these controllers read, such as `store pods`. If several controllers read a store,
+    its check fails when it fails for one of these controllers."""
     reasons: dict[str, list[str]] = {}
     for controller in controllers:
         for name, reason in controller.why_stores_not_ready.items():
@@ -169,7 +169,7 @@ class HealthChecks:
 
     def __init__(self, endpoint: str, checks: Mapping[str, Check] | None = None,
                  more: Callable[[], Mapping[str, Check]] | None = None) -> None:
-        """`endpoint`: its name in logs. `more` returns checks that come and go, and is called for each request. Raises
+        """`endpoint`: its name in logs. `more` is called for each request and returns further checks. Raises
         RequestError as `add` does."""
         self.endpoint = endpoint
         self._change = threading.Lock()

@@ -13,12 +13,13 @@ There are at most `connections` at once, each with a thread. If there is no room
 has waited longest for its client is cut, whatever it sends; only `answering` connections are spared. If all are
 answering, the client waits in the backlog. So clients that hold connections cannot lock out others.
 
-A certificate that clients refuse is logged, once a minute, since nothing else would show it here. Nothing resolves
-names or writes to stderr, and all threads are daemons. Times are real, as the connections are the operating system's.
+A certificate that clients refuse is logged once a minute, because the server has no other sign of it. Nothing resolves
+names or writes to stderr, and all threads are daemons. Times are real time, because the connections belong to the
+operating system.
 
 `RequestHandler` is wsgiref's with persistent connections: HTTP/1.1, one thread, one write per answer. The API server
-keeps its connections to a webhook, and a handshake costs more than most answers. If an answer does not take the whole
-body, or has no length, it is the last one of its connection.
+keeps its connections to a webhook, and a handshake costs more than most answers. If the application does not read the
+whole body, or the answer has no length, the connection is closed after the answer.
 """
 from __future__ import annotations
 
@@ -131,11 +132,11 @@ def linger(connection: socket.socket, read: Callable[[int], bytes]) -> None:
 
 
 class Served(Protocol):
-    """What a handler needs of its connection. Safe to use from any thread."""
+    """The methods of a connection that a request handler calls. Safe to use from any thread."""
 
     @property
     def limit(self) -> float:
-        """Seconds in which a request has to arrive."""
+        """The seconds within which a request has to arrive."""
 
     @property
     def is_draining(self) -> bool:
@@ -314,7 +315,7 @@ _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Phase(Enum):
-    """What a connection waits for; see the table of the module."""
+    """The event that a connection waits for; see the table of the module."""
 
     OPENING = "opening"
     IDLE = "idle"
@@ -425,9 +426,9 @@ class Listener:
 
     def stop(self, timeout: float) -> None:
         """Accept nothing more, and make each answer in progress the last one of its connection. Blocks until all have
-        ended; after `timeout` seconds they are cut. A thread that stays in the application for longer is left alone.
-        Called from the application, it waits only for the other connections; its own still gets an answer. In the child
-        of a fork it only closes its copy of the parent's socket."""
+        ended; after `timeout` seconds they are cut. A thread that stays in the application for longer is left alone. A
+        call from the application waits only for the other connections; the calling connection still gets an answer. In
+        the child of a fork it only closes its copy of the parent's socket."""
         if os.getpid() != self._process:
             self._socket.close()
             return

@@ -8,11 +8,12 @@ The series are those of controller-runtime (`controller_runtime_*`, for webhooks
 `rest_client_*`, `leader_election_master_status`), with their names, labels and buckets, and the library's own
 (`kubectl_runtime_*`). Dashboards for controllers in Go work unchanged; `Metrics.dashboard()` includes the library's own
 series. No label has the name of an object, so the number of series does not grow with the cluster. It does not grow
-with time either: only the last `KEPT` ended controllers, watches, elections and webhooks keep their series.
+with time either: of ended controllers, watches, elections and webhooks only the last `KEPT` keep their series.
 
-Counting takes one short lock for each controller or watch, and none for runs; the scrape does the rest. If runs are
-traced (see `Tracing`), the durations of runs and requests have exemplars, for scrapers that request OpenMetrics. In
-prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process exports only its own series.
+To count an event takes one short lock of the controller or watch; to count a run takes no lock. The scrape does the
+rest. If runs are traced (see `Tracing`), the durations of runs and requests have exemplars, for scrapers that request
+OpenMetrics. In prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process exports only its own
+series.
 """
 from __future__ import annotations
 
@@ -61,14 +62,14 @@ be scraped, and counts go on if one begins again."""
 
 
 class _Ended:
-    """What has ended, in this order. Safe to use from any thread."""
+    """The ended controllers, watches, elections and webhooks, oldest first. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names: dict[str, None] = {}
 
     def add(self, name: str) -> str | None:
-        """`name` has ended. Returns the name that is to be forgotten instead, if any."""
+        """`name` has ended. Returns the name to forget instead, if any."""
         with self._lock:
             self._names.pop(name, None)
             self._names[name] = None

@@ -5,10 +5,10 @@
   skipped run (the version still cannot be decoded) not at all. In `workqueue_*`, `name` and `controller` are both the
   controller's name, and `priority` is empty.
 - Clients and elections: as client-go has them. `code` is the status, or `<error>` without an answer; `verb` is the HTTP
-  method in `rest_client_*`, and Kubernetes' verb in `kubectl_runtime_*`. The labels are known only when something
-  happens.
-- Watches and stores: `watch` is the name in logs, such as `pods in namespace a`. If two watches have one name, counters
-  add up, and gauges are those of the last change.
+  method in `rest_client_*`, and Kubernetes' verb in `kubectl_runtime_*`. The labels are known only when an event
+  occurs.
+- Watches and stores: `watch` is the name in logs, such as `pods in namespace a`. If two watches have the same name,
+  their counters add up, and gauges show the last change.
 - Webhooks: as controller-runtime has them, except panics: an exception of a handler is logged and denies the request.
   `code` is the HTTP status, which is 200 for a denied request.
 
@@ -112,9 +112,9 @@ class _Run(msgspec.Struct, gc=False):
 class ControllerSeries:
     """The counts of one controller. Safe to use from any thread.
 
-    A run takes no lock: its data is kept until a scrape counts it, or the run that is the `MANY`-th, which is a quarter
-    of the work of counting each run. A run stays in `_running` until it is in `_ended`, and a moment longer; a flag
-    then shows whether it was counted, so that a scrape counts it once.
+    A run takes no lock: its data is kept until a scrape or every `MANY`-th run counts it, which costs a quarter of
+    counting each run. A run stays in `_running` until it is in `_ended`, and a moment longer; a flag then shows whether
+    it was counted, so that a scrape counts it once.
     """
 
     def __init__(self, name: str) -> None:

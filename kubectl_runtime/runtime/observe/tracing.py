@@ -8,15 +8,16 @@
     PATCH /api/v1/…/{name}           client    the call, its first attempt      its answer, after all retries;
                                                                                 for a stream, the head of the answer
 
-Each retry is an event of the request's span. Requests outside of any span, above all those of watches, make none: a
-trace is about a run, or about a span of the program. The header `traceparent` passes the trace to the server; no
+Each retry is an event of the request's span. Requests outside of any span, such as requests of watches, make no spans:
+a trace is about a run, or about a span of the program. The header `traceparent` passes the trace to the server; no
 baggage is sent. Requests of a thread that a run has started belong to the run if the program copied the context
 (`contextvars.copy_context`), as long as the run lasts.
 
 Attributes have OpenTelemetry's names (https://opentelemetry.io/docs/specs/semconv/http/http-spans/ and
-`k8s.namespace.name`); others begin with `kubectl_runtime.`. A span has the names of objects and the class and code of
-errors; with `details` also the text and traceback of errors, which may quote an object, and the query of requests. Log
-records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` adds sampled traces as exemplars.
+`k8s.namespace.name`); others begin with `kubectl_runtime.`. A span has the names of objects, and the class and code of
+errors. With `details` it also has the text and traceback of errors, which may quote an object, and the query of
+requests. Log records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` adds sampled traces as
+exemplars.
 """
 from __future__ import annotations
 
