@@ -1,4 +1,4 @@
-"""`FlightRecorder`: records what one controller sees and does, on its way to a `RingFile`.
+"""`FlightRecorder`: records the inputs and actions of one controller into a `RingFile`.
 
     watches      a subscription of each of its watches, which gets every stored change before the others do
     triggers     the requests to its queue
@@ -7,9 +7,8 @@
 
 Each costs its thread an entry in a queue, without a copy, an encoding, or the disk (measured: 1.7 µs for a change or a
 call, 5.4 for a run); another thread makes lines of the entries and writes them (9 µs for a Pod of 4.7 KB). When the
-queue is full because the disk is slow, entries are lost, and the file says how many at the place where they are
-missing. A disk error ends the recording, which is logged, and nothing else. A simulation calls `pump` instead of using
-a thread.
+queue is full because the disk is slow, entries are lost, and a line in their place has their number. A disk error ends
+the recording, which is logged, and nothing else. A simulation calls `pump` instead of using a thread.
 
 The lines of a recording: JSON, one object a line, each with `k`, what it is, and `t`, seconds on a clock.
 
@@ -30,8 +29,8 @@ lost                  `count` lines were lost: the disk was slower than the cont
 stop                  the controller ended: `reason`
 ====================  =================================================================================================
 
-Lines are in the order in which things happened in each thread; those of several threads in the order of arrival. The
-last line of a process that was killed may be torn. `note` says what is withheld.
+The lines of one thread are in the order of its events; lines of several threads are in the order of arrival. The last
+line of a process that was killed may be torn. `note` says what is withheld.
 
 `RingFile`: lines in at most two files; each file can be understood alone.
 
@@ -130,7 +129,7 @@ class Folded:
             self.ready[line.w] = None
 
     def lines(self, now: float) -> list[bytes]:
-        """Lines for what is stored after the added lines: each object once, dated `now`."""
+        """Lines for the objects that are stored after the added lines: each object once, dated `now`."""
         held = [msgspec.json.encode({"k": "held", "t": now, "w": watch, "key": key, "o": msgspec.Raw(obj)})
                 for (watch, key), obj in self.held.items()]
         return [*held, *(msgspec.json.encode({"k": "ready", "t": now, "w": watch}) for watch in self.ready)]
@@ -220,7 +219,7 @@ class RingFile:
 
 
 def _created(path: Path) -> int:
-    """A new, locked file. A file that a killed process or anything else has left there is removed."""
+    """A new, locked file. A file left there, for example by a killed process, is removed."""
     try:
         descriptor = create_private(path)
     except FileExistsError:
@@ -316,7 +315,7 @@ encode = msgspec.json.encode
 
 
 class WatchPlace(msgspec.Struct, frozen=True):
-    """What a watch selects."""
+    """The selection of a watch."""
 
     path: str
     labels: str = ""
@@ -351,7 +350,7 @@ def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
 
 
 def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
-    """The line of a recording for a call of a run, without what is withheld."""
+    """The line of a recording for a call of a run, without withheld content."""
     request, answer = exchanged.request, exchanged.body
     body = request.body
     withheld = is_withheld(request.resource_name, request.subresource)
@@ -416,7 +415,7 @@ class FlightRecorder:
         self.abandon()
 
     def abandon(self) -> None:
-        """Record nothing more, and leave the file as it is, as when the process is killed."""
+        """Stop recording, and leave the file as it is, as when the process is killed."""
         self._dead = True
         if self._file is not None:
             self._file.close()

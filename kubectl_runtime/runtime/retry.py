@@ -39,8 +39,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConflictBackoff:
-    """How often `retry_on_conflict` tries, and how long it waits in between: `initial` seconds, times `factor` after
-    each attempt, plus up to the fraction `jitter`.
+    """The number of attempts of `retry_on_conflict`, and the waits between them: `initial` seconds, times `factor`
+    after each attempt, plus up to the fraction `jitter`.
 
     `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for objects with many writers; the default is its
     `DefaultRetry`. Raises RequestError when a number makes no sense.

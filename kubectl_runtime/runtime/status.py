@@ -120,7 +120,7 @@ def report_of_run(api: Api[Any], obj: Any, condition: Condition, field_manager: 
 
 
 def whole_api(client: Client, obj: Any, ref: ObjectRef) -> Api[Any]:
-    """An Api of whole objects for the place of `obj`, which a controller passed for `ref`."""
+    """An Api of whole objects in the scope of `obj`, which a controller passed for `ref`."""
     resource = getattr(obj, "api_resource", ref.resource)  # views do not know their kind
     kind = type(obj) if isinstance(obj, Resource) and not isinstance(obj, PartialObjectMeta) else dynamic(resource)
     return Api(client, kind, Place(resource, obj.namespace))
@@ -350,8 +350,8 @@ class _Writer:
         return None
 
     def _ahead(self, status: dict[str, Any], said: _Said) -> dict[str, Any]:
-        """`status` as it is sent: the write of a whole object makes the next generation, which is observed then. Else
-        no report would ever show the present one, and each run would write."""
+        """The `status` to send. The write of a whole object makes the next generation, so observedGeneration names that
+        generation. Otherwise no report would ever show the current generation, and each run would write."""
         present = self.obj.generation
         if not self._whole or present is None:
             return status
@@ -375,7 +375,7 @@ class _Writer:
                                     only={"resourceVersion": version} if version else None))
 
     def _owned(self) -> dict[str, Any] | None:
-        """What the manager has applied of the status; None when the object does not show it."""
+        """The fields of the status that the manager has applied; None when the object does not show it."""
         if is_partial(self.obj):
             return None
         owned = _applied_status(self.obj, self._manager, self._whole)
@@ -394,7 +394,7 @@ class _Writer:
         return True
 
     def _was_answered_so(self, status: dict[str, Any], owned: dict[str, Any]) -> bool:
-        """Whether this was sent last, and the object shows what the server made of it."""
+        """Whether this status was sent last, and the object shows the server's form of it."""
         kept = _kept_of(self._api, self._uid)
         if kept is None or not equal_json(kept[1], status):
             return False
@@ -435,8 +435,8 @@ def _has_no_status(api: Api[Any]) -> bool:
 
 
 def _taken_by_updates(error: ApiError) -> bool:
-    """Whether all fields in conflict belong to managers that updated them. Servers name those with the version that
-    they used, and managers of applies without it."""
+    """Whether all conflicting fields belong to managers that wrote them by update, not by apply. Servers name those
+    with the version that they used, and managers of applies without it."""
     return error.is_conflict and bool(error.status.causes) and all(
         cause.reason == FIELD_CONFLICT and " using " in (cause.message or "") for cause in error.status.causes)
 
@@ -469,8 +469,8 @@ def _kept_of(api: Api[Any], uid: str) -> tuple[Record, dict[str, Any]] | None:
 
 
 def _newest(api: Api[Any], obj: Any) -> Any:
-    """The answer to this client's last write of a status, or to the run's last write of the object, if that is newer
-    than `obj` as far as versions can be compared."""
+    """The answer to this client's last write of a status, or to the run's last write of the object, if its version is
+    known to be newer than that of `obj`."""
     kept, run = _kept_of(api, obj.uid), current_run()
     for record in (None if kept is None else kept[0], None if run is None else run.latest):
         if record is None or record.uid != obj.uid or record.partial:
@@ -507,11 +507,11 @@ class ReadyRun(Protocol):
         """The children that are not ready."""
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library made version `after` in place of `before`."""
+        """The library replaced version `before` by `after`."""
 
 
 class ReadyCondition:
-    """What `Controller(ready=...)` writes at the end of a run, if it is not there already:
+    """The condition that `Controller(ready=...)` writes at the end of a run, unless the object has it already:
 
         how the run ended                       status     reason                  message
         an Action                               True       Reconciled              empty

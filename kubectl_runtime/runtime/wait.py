@@ -7,10 +7,11 @@
     the condition itself raises                              that exception
     errors of a server or a network                          retried, as in every watcher; the message has the last one
 
-They block the calling thread, on the clock of the Api's client. This thread reads the watch; a second one, which ends
-with the wait, only wakes it at the deadline, since nothing else would end a read from a silent connection. With a
-simulated clock that moves by waiting there is no second thread, and no deadline is missed; but the whole simulation
-stands still in this call, except for the embedded server. In a simulated controller use `Simulation.run_until` instead.
+They block the calling thread, on the clock of the Api's client. The calling thread reads the watch. A second thread,
+which ends with the wait, only wakes it at the deadline, because nothing else would end a read from a silent connection.
+With a simulated clock that moves by waiting there is no second thread, and no deadline is missed; but the whole
+simulation stands still in this call, except for the embedded server. In a simulated controller use
+`Simulation.run_until` instead.
 """
 from __future__ import annotations
 
@@ -211,8 +212,8 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
 
 
 def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str:
-    """Delete the object `name` as it is now. Returns the uid of the deleted object; empty if there was none, or it is
-    gone already.
+    """Delete the object `name` as it is now. Returns the uid of the deleted object; empty if the object did not exist
+    or is gone already.
 
     Needs the verbs list and delete. Raises as `Api.delete`.
     """
@@ -280,7 +281,7 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
 
 
 class _Trouble:
-    """The error of the watch since something last arrived, and its time. The watch may be open again, but silent."""
+    """The error of the watch since the last frame, and its time. The watch may be open again, but silent."""
 
     def __init__(self, target: WatchTarget, clock: Clock) -> None:
         self._describe = FailureLog(target).describe
@@ -334,7 +335,7 @@ def deadline(timeout: Duration) -> Iterator[None]:
 
 
 class _DeadlineToken(StopToken):
-    """Becomes set at a time on its clock, for code that polls it or waits on it."""
+    """A token that becomes set at a time on its clock, for code that polls it or waits on it."""
 
     def __init__(self, at: float, clock: Clock) -> None:
         super().__init__(clock=clock)
@@ -353,7 +354,7 @@ class _DeadlineToken(StopToken):
 
 class _Deadline:
     """A context manager with a token that is set when the time is up or `stop` is set, even for a thread that is
-    blocked in a read. It leaves behind neither a thread nor a callback in a token that lives longer."""
+    blocked in a read. It leaves no thread, and no callback in a token that outlives it."""
 
     def __init__(self, span: float, clock: Clock, stop: StopToken | None, *, inherits: bool = True) -> None:
         """`inherits`: whether the end of this thread's run sets the token, too."""

@@ -141,7 +141,7 @@ MAX_EXPECTED = 10_000
 
 
 class OwnEvents:
-    """What the runs of one controller wrote and the watch has not delivered yet."""
+    """The writes of one controller's runs that the watch has not delivered yet."""
 
     __slots__ = ("expected",)
 

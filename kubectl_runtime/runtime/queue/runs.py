@@ -9,9 +9,9 @@ Two things may happen to a key many times in a row without a failure (`Repeated`
     requeue after less than 0.1 s  5 ms   10     20     40     80     100 ms, or the requested delay if it is longer
     a conflict                   5 ms   10     20     40     80     an ordinary failure
 
-A requeue delay of 0.1 s or more is kept and ends the row. A conflict is not a failure: the object has changed since it
-was read, and the next run gets the newer version. The delays of conflicts are jittered, so that two writers do not
-collide again.
+A requeue delay of 0.1 s or more is kept and ends the repetition. A conflict is not a failure: the object has changed
+since it was read, and the next run gets the newer version. The delays of conflicts are jittered, so that two writers do
+not collide again.
 
 `Failures` keeps the failing keys: the count of failures in a row and the writes that the key made while failing.
 
@@ -72,7 +72,7 @@ MAX_REMEMBERED_IN_ALL = 200_000
 
 @dataclass(frozen=True, slots=True)
 class KeyBackoff(Backoff):
-    """How long a failing key waits: `initial` times `factor` per further failure, at most `maximum`.
+    """The wait of a failing key: `initial` times `factor` per further failure, at most `maximum`.
 
     Each delay is drawn from ((1 - jitter) d, d], so that keys which failed together do not come back together.
     Durations are seconds or `timedelta`. Raises RequestError when a number makes no sense.
@@ -90,7 +90,7 @@ DEFAULT_KEY_BACKOFF = KeyBackoff()
 
 
 class Subject(msgspec.Struct, frozen=True, gc=False):
-    """What a run reconciled: the object's uid, and the generation of its spec where its kind has one."""
+    """The subject of a run: the object's uid, and the generation of its spec if its kind has one."""
 
     uid: str
     generation: int | None = None
@@ -267,7 +267,7 @@ def requeued_after(delay: float) -> Requeued:
 
 
 class Repeated(Enum):
-    """What may happen to a key many times in a row without a failure."""
+    """An outcome that a key may repeat many times in a row without a failure."""
 
     SOON = "it asks to run again at once"
     CONFLICT = "another client was faster"
@@ -405,7 +405,8 @@ class Run:
             for cause in self.causes)
 
     def looks_at(self, record: Record) -> None:
-        """Set the object of this run. If its generation or uid differs from what failed, the failure count is 0."""
+        """Set the object of this run. If its generation or uid differs from that of the failed object, the failure
+        count is 0."""
         before, self.record, self._subject = self._subject, record, None
         if self.failures and before is not None and Subject.of(record).differs_from(before):
             self.failures, self.last_failure = 0, None
@@ -469,7 +470,8 @@ Execute = Callable[[Run], Outcome]
 
 
 def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
-    """All changes that led to `request`: `further` if other requests joined it, else its own cause, if any."""
+    """All changes that led to `request`: `further` if other requests were merged into it, else its own cause, if
+    any."""
     if further is not None:
         return further
     return () if isinstance(request.reason, Requeued) else (request.cause,)
@@ -592,7 +594,8 @@ def requeued(run: Run, after: float) -> Outcome:
 
 
 def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | None:
-    """The outcome of a `run` that lost against a newer version; None when it counts as an ordinary failure."""
+    """The outcome of a `run` that failed with a conflict, because of a newer version; None when it counts as an
+    ordinary failure."""
     times = run.times_in_a_row(Repeated.CONFLICT) + 1
     if times > CONFLICTS:
         return None

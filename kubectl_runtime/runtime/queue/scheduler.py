@@ -19,8 +19,8 @@ There is at most one entry per key, in one of four places:
 
 There are two classes. *Background* entries (the initial list, a resync; `bulk` in the code) run when no *urgent* entry
 is due, and at every `BULK_TURN`-th turn, so that neither class starves. An urgent request turns the entry that it joins
-into an urgent entry, at the end of the urgent lane if it was ready. `to_background` is the way back for an entry whose
-requests carry nothing new.
+into an urgent entry, at the end of the urgent lane if it was ready. `to_background` moves an entry back whose requests
+carry nothing new.
 
 The *limit* makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time that was
 requested. It only decreases, and `at` never exceeds it, so a key that is triggered without end still runs.
@@ -194,7 +194,7 @@ class Scheduler(Generic[K, M]):
         return list(self._entries)
 
     def due_at(self, key: K) -> float | None:
-        """When `key` is to run, or None when nothing is scheduled for it."""
+        """The time at which `key` is to run, or None when nothing is scheduled for it."""
         entry = self._entries.get(key)
         return None if entry is None else entry.at
 
@@ -228,7 +228,8 @@ class Scheduler(Generic[K, M]):
             self._move(entry, min(now + self._debounce, entry.limit), message, now)
 
     def add(self, key: K, message: M, at: float, now: float, *, bulk: bool = False, retry: bool = False) -> None:
-        """Run `key` at the time `at` at the latest. A time in the past is now; one too far away is clamped.
+        """Run `key` at the time `at` at the latest. A time in the past means now; a time too far in the future is
+        clamped.
 
         A `retry` passes the rate limit when its time has come.
         """
@@ -263,7 +264,7 @@ class Scheduler(Generic[K, M]):
             return entry
 
     def release(self, key: K) -> None:
-        """`key` does not run any more: an entry that was held for it becomes the next of its class."""
+        """The run of `key` has ended: an entry that was held for it becomes the next of its class."""
         entry = self._entries.get(key)
         if entry is not None and entry.place == HELD:
             entry.place = READY
@@ -271,7 +272,7 @@ class Scheduler(Generic[K, M]):
 
     def to_background(self, key: K) -> None:
         """The pending requests turned out to carry nothing new: if the entry is due, move it to the end of the
-        background lane. Call it instead of `release`, for a key that does not run any more.
+        background lane. Call it instead of `release`, for a key whose run has ended.
         """
         entry = self._entries.get(key)
         if entry is None or entry.place not in (READY, HELD):
@@ -285,7 +286,7 @@ class Scheduler(Generic[K, M]):
         self._make_ready(moved)
 
     def remove(self, key: K) -> bool:
-        """Forget the entry of `key`; whether there was one."""
+        """Forget the entry of `key`; returns whether there was an entry."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return False

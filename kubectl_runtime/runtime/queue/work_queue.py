@@ -1,4 +1,5 @@
-"""`WorkQueue`: which key runs next, and what the outcome of a run means. Pure: no clock, no lock, no thread.
+"""`WorkQueue`: selects the key that runs next, and schedules keys by the outcomes of their runs. Pure: no clock, no
+lock, no thread.
 
 It joins the scheduler (when), the running keys (never twice at once) and the failures (how long to wait):
 
@@ -23,12 +24,12 @@ It joins the scheduler (when), the running keys (never twice at once) and the fa
 A trigger for a deleted object is a `forget` instead: it drops the count and the slot, and a run in progress leaves no
 state behind. A new object of that name is a new trigger. Keys that move to another replica are forgotten as well.
 
-With a `KeyRate` a key that has had its runs waits for the next one, as a loop does: `finish` moves what is scheduled,
-and triggers join that. It counts by name: a deletion does not begin it again.
+With a `KeyRate`, a key that has used up its runs waits for the next allowed time: `finish` moves the scheduled entry to
+that time, and triggers join the entry. Runs are counted by name: a deletion does not reset the count.
 
 A requeue stays in the class of the run that requested it. The own events of a successful run go to the background
-class, so that after a start each object runs once before any object runs twice. Own events of what the library itself
-wrote on top of the version that the run was given (a finalizer, a condition of the controller) request nothing.
+class, so that after a start each object runs once before any object runs twice. Events of the library's own writes on
+top of the version that the run was given (a finalizer, a condition of the controller) request no run.
 
 `close` drops everything pending and refuses later requests; runs in progress may still finish.
 
@@ -70,7 +71,7 @@ from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
 
 class KeyState(StrEnum):
-    """What a key does. `WAITS_FOR_CHANGE`: it failed, and nothing is scheduled for it."""
+    """The state of a key. `WAITS_FOR_CHANGE`: it failed, and nothing is scheduled for it."""
 
     RUNNING = "running"
     DUE = "due"
@@ -178,8 +179,8 @@ _DELETED = Reason.OBJECT_DELETED
 
 @dataclass(frozen=True, slots=True)
 class KeyRate:
-    """The most runs of one object within some time: `runs` in each period of `per`, whatever requests them. A
-    further run waits until the first of the last `runs` began `per` ago; all requests until then become one run.
+    """The most runs of one object within some time: `runs` in each period of `per`, whatever requests them. A further
+    run waits until `per` has passed since the first of the last `runs` began; all requests until then become one run.
 
     `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no finite time above
     0.
@@ -199,7 +200,7 @@ class KeyRate:
 
 
 class KeyRates:
-    """When the last runs of each key began, as far as a KeyRate has to know. Pure; its owner passes the time."""
+    """The times at which the last runs of each key began, as needed by a KeyRate. Pure; its owner passes the time."""
 
     def __init__(self, rate: KeyRate) -> None:
         self._runs, self._per = rate.runs, seconds(rate.per)
@@ -457,7 +458,8 @@ class WorkQueue:
             self._scheduler.remove(key)
 
     def _pass_over(self, run: Run) -> None:
-        """Let no event of what the library wrote for `run` lead to a run, whether it has arrived already or not."""
+        """Prevent the library's own writes for `run` from leading to a run, whether their events have arrived already
+        or not."""
         key, entry = run.key, self._scheduler.entry(run.key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)
         self._own_events.expect(key, run.quiet.keys() - arrived, quiet=True)
@@ -465,7 +467,8 @@ class WorkQueue:
             self._scheduler.remove(key)
 
     def _expect_own_events(self, run: Run) -> bool:
-        """`run` succeeded: expect the events of its writes. Returns whether they alone have requested its key again."""
+        """`run` succeeded: expect the events of its writes. Returns whether only these events have requested the key
+        again."""
         key, writes = run.key, {version: None for version in run.writes.versions() if version not in run.quiet}
         entry = self._scheduler.entry(key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)

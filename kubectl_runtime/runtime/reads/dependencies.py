@@ -1,10 +1,10 @@
-"""`Dependencies`: which objects of a controller have read what, and which of them a change concerns. Pure.
+"""`Dependencies`: what each object of a controller has read, and which objects a change triggers. Pure.
 
     reader     an object of the controller, by its key
     Node       what was read: one object by its name, or a selection of objects by namespace and labels
     Shelf      the nodes of one watch, and the contents that are kept for them
 
-A node has the newest known state of its objects: `members`, the version of each. It comes from two sides:
+A node has the newest known state of its objects: `members`, with the version of each object. It comes from two sides:
 
     input                                         the node's state
     answer to a read of its own                   taken, unless the state has changed since the read began, or the watch
@@ -14,9 +14,9 @@ A node has the newest known state of its objects: `members`, the version of each
     the watch shows anything else                 taken
     a complete list, as new as the answers        taken
 
-Each change of the state increments `revision`, and concerns every reader that has seen another revision. A reader of a
-value is concerned when the object appears, is deleted or is replaced by another one of the name; after any other change
-its value has to be compared first (`unsure`, `compared`).
+Each change of the state increments `revision`, and triggers every reader that has seen another revision. A reader of a
+value is triggered when the object appears, is deleted, or is replaced by a new object of the same name. After any other
+change its value has to be compared first (`unsure`, `compared`).
 
     a run ends well    its reads replace the earlier ones
     a run fails        its reads are added to the earlier ones
@@ -53,21 +53,21 @@ def identity_of(record: Record | None) -> Identity | None:
 
 
 class Seen(NamedTuple):
-    """What a reader of a value has seen. `of`: the path or function that it asked for."""
+    """The value that a reader has seen. `of`: the path or function that selects the value."""
 
     of: Any
     value: Any
 
 
 class Wanted(NamedTuple):
-    """The values that concern a reader: those of its last good run, and those of the run after it."""
+    """The values that a reader depends on: from its last successful run and from the run after it."""
 
     good: tuple[Seen, ...] = ()
     added: tuple[Seen, ...] = ()
 
 
 class Moved(NamedTuple):
-    """A node's state has changed in the object `key`, which concerns `readers`."""
+    """A node's state has changed at the object `key`, and `readers` depend on it."""
 
     node: Node
     key: Key
@@ -158,9 +158,9 @@ class Shelf:
                  progress: str = "", besides: Key | None = None) -> tuple[list[Moved], bool]:
         """A read of the node, which began when its revision was `before`, was answered with `found`. `floor`: the
         version of the answer, if it has one of its own; `progress`: the version up to which the watch has shown
-        everything; `besides`: the reader, which its own answer does not concern.
+        everything; `besides`: the reader that made the request, which its own answer does not trigger.
 
-        Returns the changes, and whether the answer is the node's state now; if not, something has changed since.
+        Returns the changes, and whether the answer is the node's current state; if not, the state has changed since.
         """
         if node.revision != before and node.members != found and not _is_newer(node, found):
             return [], False
@@ -203,8 +203,8 @@ class Shelf:
         return moved
 
     def completed(self, stored: Callable[[Key], Record | None], version: str) -> list[Moved]:
-        """A list of this version is complete and stored. Nodes with a newer state than the watch drop it if the list is
-        as new as they are. Returns the changes."""
+        """A list of this version is complete and stored. A node whose state is newer than the watch drops that state if
+        the list is as new as the state. Returns the changes."""
         moved: list[Moved] = []
         listed = number_of(version)
         for node in [*self._behind]:
@@ -372,9 +372,9 @@ class Dependencies:
 
     @staticmethod
     def read(reader: Key, node: Node, *, current: bool, seen: tuple[Seen, ...] | None = None) -> bool:
-        """`reader` has read the node: its present state if `current`, else an earlier one. `seen`: the values, if only
-        they concern the run; None for everything. Returns whether the reader must run again, since the state is not
-        present any more."""
+        """Record that `reader` has read the node: its current state if `current`, else an earlier state. `seen`: the
+        values, if only they concern the run; None for everything. Returns whether the reader must run again, because
+        the state is no longer current."""
         before = node.readers.get(reader)
         if seen is None:
             node.values.pop(reader, None)
@@ -384,7 +384,8 @@ class Dependencies:
         return not current and before != OUTDATED
 
     def settle(self, reader: Key, nodes: Mapping[Node, tuple[Seen, ...] | None], *, good: bool) -> None:
-        """A run of `reader` has ended that read these nodes, with the seen values of each, None for everything."""
+        """Record the end of a run of `reader`, which read these nodes, with the seen values of each (None:
+        everything)."""
         before = self.nodes_of.get(reader, ())
         if good:
             for node in before:
@@ -454,7 +455,7 @@ def _is_newer(node: Node, found: Mapping[Key, Identity]) -> bool:
 
 
 def _is_passed(found: Mapping[Key, Identity], shown: Shown, floor: str, progress: str) -> bool:
-    """Whether the watch has shown everything up to an answer, and shows a different state."""
+    """Whether the watch has delivered everything up to the version of an answer, and shows a different state."""
     reached = number_of(progress)
     if reached is None:
         return False

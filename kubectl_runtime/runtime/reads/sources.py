@@ -33,7 +33,7 @@ CHOSEN = "*"
 
 
 class Absent:
-    """The value of an object that does not exist, and of a path that leads nowhere."""
+    """The value of an object that does not exist, and of a path that does not exist in the object."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -86,7 +86,7 @@ class Watches(Protocol):
         """Make the watch run."""
 
     def drop(self, watched: Watched, reason: str) -> None:
-        """The controller does not need the watch any more."""
+        """Release the watch: the controller no longer needs it."""
 
 
 class Target:

@@ -1,4 +1,4 @@
-"""`Reads`: what the runs of one controller read, from memory, and which of its objects run again after a change.
+"""`Reads`: reads by the runs of one controller, answered from memory, and the objects that run again after a change.
 
     ctx.read, ctx.read_all   answered from a watch's store and the contents kept beside it, else by a request; then a
                              dependency of the run's object
@@ -91,7 +91,7 @@ RETRY, LONGEST_RETRY = 1.0, 60.0
 """Seconds between two attempts to read an object whose value has to be compared."""
 
 class _Wait(NamedTuple):
-    """An object whose content has to be read, when, and which attempt that is."""
+    """An object whose content has to be read, with the time and the number of the attempt."""
 
     due: float
     attempt: int
@@ -103,8 +103,8 @@ class Reads:
     def __init__(self, resource: ApiResource, client: Client, watches: Watches, *, controller: str,
                  namespaces: frozenset[str], chosen: NamespaceSelection | None, own_writes: bool, sink: Sink,
                  clock: Clock, draining: StopToken, logger: GuardedLogger, observer: Observer) -> None:
-        """`resource`: of the controller's objects, which are those in `namespaces`, or in those that are `chosen` at
-        each moment, or in all. `sink` takes the requests for runs."""
+        """`resource`: the kind of the controller's objects. They are in `namespaces`, in the namespaces that are
+        `chosen` at each moment, or in all namespaces. `sink` takes the requests for runs."""
         self._resource = resource
         self._client = client
         self._watches = watches
@@ -137,7 +137,7 @@ class Reads:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old ones."""
+        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old locks."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._making = threading.RLock()
@@ -339,7 +339,8 @@ class Reads:
 
     def _listed(self, target: Target, namespace: str | None, selector: Selector, fields: str,
                 source: Source | None) -> tuple[list[Record], str]:
-        """The objects of a selection as the server has them, and the version of the list, or of the first of several.
+        """The objects of a selection as the server has them, and the version of the list (of the first list, if there
+        are several).
         """
         records: list[Record] = []
         version = ""
@@ -352,7 +353,7 @@ class Reads:
         return records, version
 
     def _chosen_now(self, source: Source) -> Sequence[str | None]:
-        """The chosen namespaces; None alone: the names of all namespaces decide."""
+        """The chosen namespaces; A single None, where the names of all namespaces decide."""
         assert source.watched is not None
         names = source.watched.share.watch.namespaces
         return (None,) if names is None else sorted(name for name in names if source.covers(name))
@@ -361,7 +362,7 @@ class Reads:
         return self._chosen is None or self._chosen.fits(record.head.namespace)
 
     def _value_of(self, node: Node, target: Target, record: Record | None, value: Value) -> Any:
-        """The value; for a path, as it was looked up once for all readers."""
+        """The value; a path is looked up once for all readers."""
         if record is None or not isinstance(value, str):
             return self._valued(target, record, value)
         identity = record.head.uid, record.head.resource_version
@@ -450,7 +451,7 @@ class Reads:
         return by_fields, True
 
     def _made(self, source: Source) -> Source:
-        """The source with a running watch, maybe one that another thread has made."""
+        """The source with a running watch, which another thread may have made."""
         key, sources = (source.namespace, source.name, source.fields), source.target.sources
         with self._making:
             if (known := sources.get(key)) is not None:
@@ -481,7 +482,7 @@ class Reads:
         self._watches.connect(source.watched, OfHeads(partial(self._heard, source)), self._sink, source.arrived)
 
     def _left(self, source: Source, namespaces: frozenset[str]) -> None:
-        """The watch shows these namespaces no longer: their readers read again, elsewhere."""
+        """The watch no longer shows these namespaces, so their readers read again from another watch."""
         with self._lock:
             readers = self._dependencies.abandon(source.shelf, namespaces)
         if readers:
@@ -640,7 +641,7 @@ class Reads:
         return True
 
     def _again(self, source: Source, key: Key, wait: _Wait, error: BaseException) -> None:
-        """The content could not be read: try again later, or leave it to the runs if reading is forbidden."""
+        """The content could not be read: try again later, or, if reading is forbidden, let the runs read it."""
         target = source.target
         if isinstance(error, ApiError) and error.code in (401, 403):
             with self._lock:
@@ -686,8 +687,8 @@ class Reads:
     # --- runs -------------------------------------------------------------------------------------------------------
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """A run has ended: its reads replace the earlier ones, or are added to them. To be called if it has read
-        something, or is of one of the `readers`."""
+        """A run has ended: its reads replace the earlier ones, or are added to them. Must be called if the run has read
+        anything, or if its object is one of the `readers`."""
         with self._lock:
             nodes = run.reads
             good = outcome.error is None and outcome.repeated is not Repeated.CONFLICT
@@ -699,8 +700,8 @@ class Reads:
         self.tidy()
 
     def tidy(self) -> None:
-        """Give back the watches of single names, of fields, and of namespaces that are not chosen, that no object reads
-        any more."""
+        """Release the watches that no object reads any more: watches of single names, of fields, and of namespaces
+        outside the selection."""
         with self._lock:
             self.untidy = False
             unused = self._unused() if self._singles or self._by_fields or self._chosen is not None else ()
@@ -726,14 +727,14 @@ class Reads:
         return [*{id(one): one for target in [*self._targets.values()] for one in [*target.sources.values()]}.values()]
 
     def forget(self, key: Key) -> None:
-        """The object was deleted, or is another replica's."""
+        """The object was deleted, or belongs to another replica."""
         if key in self.readers:
             with self._lock:
                 self._dependencies.forget(key)
                 self.untidy = True  # the caller may hold a lock, so watches are given back later
 
     def forget_all(self, of: Callable[[Key], bool]) -> None:
-        """The objects whose keys `of` is true for are another replica's."""
+        """The objects for whose keys `of` is true belong to another replica."""
         with self._lock:
             readers = [*self._dependencies.nodes_of]
         for key in readers:
@@ -741,7 +742,7 @@ class Reads:
                 self.forget(key)
 
     def look(self, most: int) -> tuple[int, list[tuple[Key, list[str]]]]:
-        """How many objects have read something, and the reads of up to `most` of them."""
+        """The number of objects that have read anything, and the reads of up to `most` objects."""
         with self._lock:
             rows = [(reader, [self._described(node, reader) for node in nodes])
                     for reader, nodes in self._dependencies.first(most)]

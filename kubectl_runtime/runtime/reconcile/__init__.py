@@ -1,1 +1,1 @@
-"""Running reconcilers: the runner, the invoker, the executor, and what user code is and gets."""
+"""Running reconcilers: the runner, the invoker, the executor, the types of user code and its arguments."""

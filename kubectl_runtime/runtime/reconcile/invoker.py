@@ -13,8 +13,9 @@
 An error of `on_success` is a failure of the run. `RunLog` logs the outcome. It never raises, except KeyboardInterrupt
 in the main thread (in a simulation), and holds no lock.
 
-Each run has a scope (see `core.scope`) with the fences of the controller's client, which hold for all clients derived
-from it; and parts, such as a timeout, a recording or an observer, which begin in order and end in reverse order.
+Each run has a scope (see `core.scope`) with the fences of the controller's client, which apply to all clients derived
+from it. It also has parts, such as a timeout, a recording or an observer, which begin in order and end in reverse
+order.
 
 `RunLog`: what a controller logs of its runs, so that an outage fits into a few lines.
 
@@ -26,9 +27,9 @@ from it; and parts, such as a timeout, a recording or an observer, which begin i
     the same error as before            ERROR    one line at each doubling of the attempts
     a conflict that is retried quietly  DEBUG    a line per run
 
-If many keys of a controller fail alike (same class of error, same code), the first ten in a minute are logged by name,
-then one line counts them, at each doubling; recoveries likewise. Fields that belong to another manager and runs that
-the shutdown ends are WARNINGs; a namespace that is being deleted is INFO.
+If many keys of a controller fail in the same way (same class of error, same code), the first ten in a minute are logged
+by name; after that one line at each doubling has their number. The same holds for recoveries. Conflicts about fields of
+another manager, and runs that the shutdown ends, are logged as WARNING; a terminating namespace as INFO.
 
 `user_trace` finds the lines of a traceback that belong to the user's code.
 
@@ -93,7 +94,7 @@ _LIBRARY = __name__.partition(".")[0]
 
 
 def user_trace(error: BaseException) -> TracebackType | None:
-    """The traceback from the first line of user code on; the whole traceback if there is none."""
+    """The traceback, beginning with the first line of user code; the whole traceback if there is none."""
     trace = error.__traceback__
     while trace is not None and _is_ours(trace):
         trace = trace.tb_next
@@ -136,7 +137,7 @@ OTHER_KINDS: Alike = ("errors of many kinds", 0)
 
 @dataclass(frozen=True, slots=True)
 class LastFailure:
-    """What the log keeps of a key that failed the last time it ran."""
+    """The log's entry for a key that failed the last time it ran."""
 
     text: str
     alike: Alike
@@ -175,7 +176,7 @@ class FailureGroup:
 
     @property
     def together(self) -> bool:
-        """Whether the last one is logged as a number."""
+        """Whether the last failure is logged as a number."""
         return self.count > SINGLY
 
     def age(self, now: float) -> float:
@@ -286,7 +287,7 @@ class RunLog:
 
 
 def _group_of(groups: dict[Alike, FailureGroup], alike: Alike, now: float) -> tuple[Alike, FailureGroup]:
-    """The kind of a failure and its count; further kinds than `MOST_KINDS` are counted as one kind."""
+    """The kind of a failure and its count. Kinds beyond the first `MOST_KINDS` are counted as one kind."""
     found = groups.get(alike)
     if found is None and len(groups) >= MOST_KINDS:
         for kind in [kind for kind, group in groups.items() if group.age(now) >= WITHIN]:
@@ -339,7 +340,7 @@ SuccessFunction = Callable[[Any, Action, Context[Any]], object]
 
 
 class RunPart(Protocol):
-    """Something that takes part in each run of a controller, in the run's thread. Raises nothing."""
+    """A part of each run of a controller, called in the run's thread. Raises nothing."""
 
     def begin(self, run: Run, scope: RunScope) -> bool:
         """The run begins in this scope, which the part may change. False cancels the run; then `end` is not called."""
@@ -356,7 +357,7 @@ class EndedReads(Protocol):
         """The objects whose runs have read something."""
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """The run has ended, and it has read something, or an earlier run of its object has. Raises nothing."""
+        """Called when a run has ended, if it or an earlier run of its object has read anything. Raises nothing."""
 
 
 class Invoker:
@@ -368,7 +369,8 @@ class Invoker:
                  ready: str | None = None, reads: EndedReads | None = None) -> None:
         """Without an `error_policy` a failing key waits its backoff. `on_result` gets a report of each run that called
         the reconciler, in the thread of the run. `parts` take part in each run. `on_many`: see `RunLog`. `ready`: the
-        type of the condition that shows how the last run ended. `reads`: learns of the end of runs after all parts."""
+        type of the condition that shows how the last run ended. `reads`: is notified of the end of a run after all
+        parts."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
@@ -462,7 +464,7 @@ class Invoker:
             return self._failed(obj, error, ctx, run, says_so=False)
 
     def _given(self, run: Run) -> Any:
-        """The object of `run` as it was given to the run, even if the reconciler has changed its copy."""
+        """The object of `run` as the run received it, even if the reconciler has changed its copy."""
         assert run.record is not None
         return self._store.reader(run.record)
 

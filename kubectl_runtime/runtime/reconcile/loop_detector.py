@@ -12,9 +12,9 @@ Each is logged as one WARNING for a key within `SILENCE`, with the JSON paths th
 the last ones are kept for the status page. Progress step by step (fifteen children, one a run; fourteen phases) is not
 logged. While an own loop or a ping-pong goes on, `ended` returns True, and the key gets a requeue delay.
 
-A key whose runs write nothing and do not requeue at once costs one lookup. From the second write within `WITHIN` on,
-the last content is kept, with a hash in place of each value, for `MOST_KEYS` keys and `MOST_BYTES` at most, until the
-object is deleted. Safe to use from any thread; no lock is held while anything is decoded or logged.
+The cost of a key whose runs write nothing and do not requeue at once is one lookup. From the second write within
+`WITHIN` on, the last content is kept, with a hash in place of each value, for `MOST_KEYS` keys and `MOST_BYTES` at
+most, until the object is deleted. Safe to use from any thread; no lock is held while anything is decoded or logged.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Loop:
 
 
 class _Trail:
-    """What a key did lately."""
+    """The recent runs and writes of a key."""
 
     __slots__ = ("answers", "before", "contents", "last", "runs", "soon", "turns", "versions", "warned", "written")
 
@@ -93,7 +93,7 @@ class _Trail:
 
 
 class LoopDetector:
-    """Notices when one controller keeps itself busy, or two keep each other busy. One for each controller."""
+    """Notices when a controller keeps itself busy, or two controllers keep each other busy. One for each controller."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock) -> None:
         self._logger = logger
@@ -248,8 +248,8 @@ class LoopDetector:
 
 
 class Sketch:
-    """What is compared of an object: the paths of its content, with a hash in place of each value, and which manager
-    has applied what. It holds no value of the object."""
+    """The parts of an object that are compared: the paths of its content, with a hash in place of each value, and the
+    fields that each manager has applied. It holds no value of the object."""
 
     __slots__ = ("applied", "content", "ref")
 
@@ -281,8 +281,8 @@ def _hashed(value: Any) -> Any:
 
 
 def differences(before: Sketch | None, after: Sketch) -> list[str]:
-    """The JSON paths, never values, at which two versions of an object differ, except for what the server counts;
-    `MOST_PATHS` at most."""
+    """The JSON paths, never values, at which two versions of an object differ, except for fields that the server
+    counts; `MOST_PATHS` at most."""
     if before is None or before.ref != after.ref:
         return []
     found = json_differences(_decode(before.content), _decode(after.content))
@@ -294,8 +294,8 @@ def _shown(path: Path) -> str:
 
 
 def taken(before: Record, after: Record) -> list[tuple[str, str]]:
-    """Fields that a manager alone owned in `before`, and that only others own in `after`: each path with the manager
-    that lost it."""
+    """The fields that one manager alone owned in `before` and that only other managers own in `after`: each path with
+    the manager that lost it."""
     had, has = _owners(before), _owners(after)
     return [(path, next(iter(managers))) for path, managers in had.items()
             if len(managers) == 1 and path in has and not managers & has[path]]

@@ -3,8 +3,8 @@
 The annotation `ctx: Context[Deps]` of either form names the type of `ctx.data`. Without `context=` it is
 `Context[None]`; see the overloads of `Controller.run`.
 
-`Action`: what a reconciler returns. `TerminalError`: no retry will help. `Context`: what a reconciler gets besides the
-object; each run has its own.
+`Action`: what a reconciler returns. `TerminalError`: no retry will help. `Context`: the second argument of a
+reconciler; each run has its own.
 """
 from __future__ import annotations
 
@@ -124,10 +124,9 @@ class TerminalError(KubeError):
     """Raise it in a reconciler when retrying cannot help: for example, when the spec asks for something that does not
     exist.
 
-    The run counts as one failure; the error policy is not called, and there is no retry. The object runs again when
-    there is news: a version of it that this run neither saw nor wrote, a change of an object that it owns or is mapped
-    from, `trigger`, or a resync. It also works as the cause of another exception (`raise Mine(...) from
-    TerminalError(...)`).
+    The run counts as one failure; the error policy is not called, and there is no retry. The object runs again after a
+    change: a version of it that this run neither read nor wrote, a change of an object that it owns or is mapped from,
+    `trigger`, or a resync. It also works as the cause of another exception (`raise Mine(...) from TerminalError(...)`).
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     if "color" not in obj.data:
@@ -157,7 +156,7 @@ class RunReads(Protocol):
 
 
 class Environment(Generic[T]):
-    """What all runs of one controller share. Read-only once the controller runs."""
+    """The parts that all runs of one controller share. Read-only once the controller runs."""
 
     __slots__ = ("backoff", "client", "clock", "controller", "data", "field_manager", "logger", "metadata_store_of",
                  "reads", "recorder", "rng", "run_timeout", "shutdown", "store_of", "stored", "watched")
@@ -401,20 +400,20 @@ class Context(Generic[T_co]):
         - **Foreign changes** of our fields (an update, `kubectl edit`, a scale, a removal) are reverted by one apply. A
           field that another *Apply* manager takes by force is taken back once. If it is taken again within ten
           minutes, the child is `contested`: it is left alone until its desired state or that manager's entry changes.
-        - **Foreign objects** are not touched: an object of that name that has another controller, or that neither
-          refers to `obj` nor was applied by us. NotOurs names them, after the other children were made. `adopt` takes
-          those that have no controller.
-        - **`prune`**: this call names all children. It deletes, after the other children succeeded, each object that
-          `obj` controls, of a kind that the controller `owns`, applied only by us and not named in this run. Objects
-          that `Api.create` made are never pruned. Only one call of a run may prune.
+        - **Foreign objects** are not touched: an object of the child's name that has another controller, or that has no
+          reference to `obj` and was not applied by this controller. NotOurs, which names these objects, is raised after
+          the other children were made. `adopt` takes those that have no controller.
+        - **`prune`**: this call names all children. After the other children succeeded, it deletes each object that
+          `obj` controls, if its kind is one that the controller `owns`, only this controller has applied it, and no
+          call of this run named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune.
 
         Nothing is applied for an object that is being deleted, and its children stay. Metadata cannot show a change by
         another process under our own field manager within the second of our apply; `owns(api, whole=True)` sees it.
         Children in another namespace than their owner cannot have an owner reference: use labels and a finalizer.
 
-        Blocks for a call for each child that is sent or has to be read. Returns what was done, and what is missing
-        until all children are ready. Raises NotOurs; RequestError for an invalid child and for a second `prune`; and
-        what `Api.apply` raises.
+        Blocks for a call for each child that is sent or has to be read. Returns what was done, and why children are not
+        ready yet. Raises NotOurs; RequestError for an invalid child and for a second `prune`; and what `Api.apply`
+        raises.
 
         >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
         ...     children = ctx.ensure(obj, ConfigMap(name=child_name(obj, "config"), data={"a": "1"}), prune=True)
@@ -481,7 +480,7 @@ ErrorPolicy: TypeAlias = Callable[[K, BaseException, Context[Any]], Action]
 
 
 class SupportsReconcile(Protocol[K_contra, D_contra]):
-    """What a controller takes as its reconciler: any object with a method `reconcile(obj, ctx) -> Action`.
+    """The protocol of a reconciler: any object with a method `reconcile(obj, ctx) -> Action`.
 
     >>> class Quiet:
     ...     def reconcile(self, obj: ConfigMap, ctx: Context[None]) -> Action:

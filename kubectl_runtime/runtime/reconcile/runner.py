@@ -1,8 +1,9 @@
 """`Runner`: the run queue under one lock, with an executor for the work and a dispatcher that waits for timers.
 
 Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when a key is due
-and fewer than `concurrency` workers exist. A worker ends one run and takes the next under the same hold of the lock,
-and leaves when nothing is due; so a loaded queue costs no hand-over between threads, and a waiting key holds no thread.
+and fewer than `concurrency` workers exist. A worker ends one run and takes the next run without releasing the lock in
+between, and ends when nothing is due. So a loaded queue needs no switch between threads, and a waiting key holds no
+thread.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          runs                                            drain() -> draining
@@ -74,8 +75,8 @@ class Executor(Protocol):
 class ThreadExecutor:
     """A fixed number of daemon threads over one queue. `submit` is safe from any thread.
 
-    An exception that another thread sets in one of them (a watchdog, a debugger) is raised when the thread next wakes,
-    maybe with work taken. Neither the thread nor the work is lost.
+    If another thread (a watchdog, a debugger) sets an exception in one of these threads, it is raised when the thread
+    next wakes, which may be after the thread has taken work. Neither the thread nor the work is lost.
     """
 
     one_run = False
@@ -141,7 +142,7 @@ class ThreadExecutor:
 class PoolExecutor:
     """A pool of threads that the user passed, which others may use as well. `submit` is safe from any thread.
 
-    It is never shut down here. `close` cancels what has not begun; what runs goes on.
+    It is never shut down here. `close` cancels work that has not begun; running work continues.
     """
 
     one_run = True
@@ -167,7 +168,7 @@ class PoolExecutor:
         future.add_done_callback(self._done)
 
     def close(self) -> None:
-        """Cancel what has not begun. To be called when there is nothing left to run. Does not wait."""
+        """Cancel what has not begun. Must be called when there is nothing left to run. Does not wait."""
         with self._lock:
             self._closing = True
             waiting = list(self._waiting)
@@ -271,7 +272,7 @@ class Runner:
             tell(self._keys_triggered, len(requests), due, now)
 
     def forget(self, of: Callable[[Key], bool]) -> None:
-        """Drop all state of the keys that `of` is true for; their runs in progress leave no state behind.
+        """Drop all state of the keys for which `of` is true; their runs in progress leave no state behind.
 
         The lock is released between batches.
         """
@@ -354,8 +355,8 @@ class Runner:
             return look
 
     def dispatcher_late(self) -> float:
-        """The seconds by which the dispatcher is late in its turn or in waking up; 0 when all is well. Takes no lock,
-        so that it also works when the dispatcher is stuck with the lock."""
+        """The seconds by which the dispatcher is overdue, in its turn or in waking up; 0 when it is on time. Takes no
+        lock, so that it also works when the dispatcher is stuck with the lock."""
         since = self._turn_since
         return max(0.0, self._clock.monotonic() - (self._wake_at if since is None else since))
 
@@ -394,8 +395,8 @@ class Runner:
         return None if at is None else max(0.0, at - now)
 
     def _call_worker_if_due(self, due: int) -> float | None:
-        """Call a worker if keys are due and another one is allowed. Returns when the dispatcher has to look again; None
-        if it need not."""
+        """Start a worker if keys are due and fewer than the allowed number of workers exist. Returns when the
+        dispatcher has to look again; None if it need not."""
         if not self._open:
             return None
         if due and len(self._workers) < self._concurrency:
@@ -405,7 +406,8 @@ class Runner:
         return self._queue.next_due()
 
     def _call_worker_and_tell(self, due: int) -> None:
-        """The same, by another thread than the dispatcher's: wake the dispatcher if it would look too late."""
+        """Do the same from a thread other than the dispatcher's: wake the dispatcher if it would otherwise look too
+        late."""
         at = self._call_worker_if_due(due)
         if at is not None and at < self._wake_at:
             self._wake_at = at
@@ -479,21 +481,21 @@ Of = Callable[[Key], bool]
 
 
 class Listener:
-    """What a controller does when it gains or loses objects. For one thread at a time. Raises nothing; its calls block
-    while they go through all objects."""
+    """The reactions of a controller when its replica gains or loses objects. For one thread at a time. Raises nothing;
+    its calls block while they go through all objects."""
 
     def __init__(self, inbox: Inbox, runner: Runner, on_lost: Callable[[Of], None] = lambda _of: None) -> None:
-        """`on_lost` is called for lost objects: this replica must not act on what it knew of them."""
+        """`on_lost` is called for lost objects: this replica must forget its state of them."""
         self._inbox = inbox
         self._runner = runner
         self._on_lost = on_lost
 
     def gained(self, of: Of) -> None:
-        """This replica now owns the objects whose keys `of` is true for."""
+        """This replica now owns the objects for whose keys `of` is true."""
         self._inbox.trigger_those(of)
 
     def lost(self, of: Of) -> None:
-        """This replica does not own the objects whose keys `of` is true for any more. Their runs may still go on."""
+        """This replica no longer owns the objects for whose keys `of` is true. Their runs may still go on."""
         self._runner.forget(of)
         self._on_lost(of)
 
@@ -501,7 +503,8 @@ class Listener:
         """No run of these objects may write any more. Stores that hold everything stay as they are."""
 
     def expected(self, of: Of) -> None:
-        """This replica will probably own these objects soon, and no others. Stores that hold everything have them."""
+        """This replica will probably own these objects soon, and no other objects. Stores that hold everything have
+        them."""
 
 
 class PartitionListener(Protocol):

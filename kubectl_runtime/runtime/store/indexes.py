@@ -109,8 +109,8 @@ class Indexes:
             self._remove(name, key)
 
     def values_of(self, name: IndexName, function: IndexFunction, record: Record) -> Values:
-        """What the user's function returns for an object; no values when it raises (reported). Call it without the
-        lock."""
+        """The result of the user's function for an object; no values when the function raises, which is reported. Call
+        it without the lock."""
         return self._guards.get(name, self._undeclared).call((), _described, _checked_values, function, record)
 
     def report(self, problems: Iterable[BaseException | None]) -> None:

@@ -1,4 +1,4 @@
-"""`Overlay`: what this process has written and its watch has not shown yet, for one watch.
+"""`Overlay`: writes of this process that one watch has not shown yet.
 
 An entry keeps what the server returned for a write of one key:
 
@@ -17,13 +17,14 @@ An entry keeps what the server returned for a write of one key:
                                  new; a deletion stays while an older list still shows the object
 
 If such a list lacks a written object, or has another uid for it, the object was deleted unseen: `lost` returns it, so
-that its deletion is delivered. If progress passes a write without an event of the key, or such a list shows the state
-before the write, the server went back to a copy from before the write. The entry is then `unseen`, and its deletion or
-former state is delivered.
+that its deletion is delivered. If the watch passes the version of a write without an event of the key, or such a list
+shows the state before the write, then the server's data was restored from a copy older than the write. The entry is
+then `unseen`, and its deletion or former state is delivered.
 
-Versions are compared as Kubernetes defines since 1.35: as decimal numbers of one kind on one server. Other versions
-prove nothing, and no entry is made that only a comparison could end. The answer to a deletion has no version; if
-neither the store nor a write of this process knew the object, the first sign of another uid ends the entry.
+Versions are compared as Kubernetes defines since 1.35: as decimal numbers of one kind on one server. Versions of
+another form cannot be compared, so no entry is made that only a comparison could remove. The answer to a deletion has
+no version; if neither the store nor a write of this process knew the object, the first sign of another uid ends the
+entry.
 
 An `Overlay` is not thread-safe: the store's lock guards it, and it runs no user code.
 
@@ -73,7 +74,7 @@ REMEMBERED_DELETIONS = 4096
 
 @dataclass(slots=True)
 class Own:
-    """What this process wrote of one object. Readers see `record`, unless `known` is False."""
+    """The last write of one object by this process. Readers see `record`, unless `known` is False."""
 
     uid: str
     version: str
@@ -99,7 +100,7 @@ def number_of(version: str | None) -> int | None:
 
 
 class Overlay:
-    """What this process wrote and the watch of a store has not shown yet. Pure; its owner serialises the calls."""
+    """The writes of this process that the watch of a store has not shown yet. Pure; its owner serialises the calls."""
 
     def __init__(self) -> None:
         self.entries: dict[Key, Own] = {}
@@ -194,8 +195,8 @@ class Overlay:
     # What the watch shows
 
     def changed(self, changes: Mapping[Key, Record | None], gone: Iterable[Record], version: str) -> None:
-        """Events were stored: what each key has now, which objects the events deleted, and the version that the watch
-        has reached with them (empty: unknown)."""
+        """Process stored events: the current object of each key, the objects that the events deleted, and the version
+        that the watch has reached with these events (empty: unknown)."""
         entries = self.entries
         for record in gone:
             self._remember(record.uid, record.resource_version)
@@ -355,7 +356,7 @@ _whole = decoder_of(_Whole)
 
 
 class Written:
-    """Decides what the writes of this process mean for one store. Safe to use from any thread."""
+    """Turns writes of this process into entries for one store. Safe to use from any thread."""
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None) -> None:
         self._resource = api.resource
@@ -440,7 +441,7 @@ def _selector(text: str | None) -> Selector | None:
 
 
 def _is_gone(verb: str, subresource: str | None, record: Record) -> bool:
-    """Whether an answered object is deleted and nothing holds it back.
+    """Whether the object in the answer is deleted and no finalizer or grace period keeps it.
 
     A server that only waits for finalizers writes a grace period of 0. A Namespace, which waits for its content, has
     none.

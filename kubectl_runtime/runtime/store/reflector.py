@@ -1,4 +1,4 @@
-"""`Reflector`: writes the events of a watcher into a store, and passes on what they changed.
+"""`Reflector`: writes the events of a watcher into a store, and passes on the resulting changes.
 
     input                  store                                  passes on
     Init                   (side buffer emptied)                  nothing
@@ -19,11 +19,11 @@ The store is written before a change is passed on. Listed objects that are uncha
 nothing, unless `relist_triggers` is set, which passes on an Apply for each. Versions are compared only for equality. In
 a list whose `Init` is `suspect`, an object is unchanged only if its content is the same as well, and each passes on an
 Apply. A Delete within a list (of a stream) also removes the object from the side buffer. An object without a name is
-logged and left out. After a defect a new reflector takes over; its first list also delivers what was written and not
-passed on (`undelivered`).
+logged and left out. After a bug a new reflector takes over; its first list also delivers changes that were written but
+not passed on (`undelivered`).
 
-If the server went back to older data and so undid a write of this process, it passes on a Delete, or an Apply of the
-stored state, once the versions have overtaken the write.
+If the server was restored from older data, which undid a write of this process, the reflector passes on a Delete, or an
+Apply of the stored state, once the versions have passed that of the write.
 
 Records go in and out; `reflector` is the form for streams of readers.
 
@@ -78,7 +78,7 @@ Changes = Mapping[Key, Record | None]
 
 
 class StoreObserver(Protocol):
-    """Is notified of what is stored: a subscription of the watch that feeds the store."""
+    """Is notified of stored changes: a subscription of the watch that feeds the store."""
 
     def deliver(self, events: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
         """These changes were stored; `by_watch`: the caller is the thread that feeds the store."""
@@ -247,7 +247,7 @@ class StoreWriter(Generic[K]):
         self.state.trouble = text
 
     def end(self, reason: str) -> None:
-        """Nothing will be written any more: end the waits for a complete list. Only the first call counts."""
+        """End the waits for a complete list, because nothing more will be written. Only the first call counts."""
         self.state.end(reason)
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:

@@ -4,14 +4,14 @@
     complete       a list and all changes since; a later list replaces it in one step, never page by page
     ended          no watch feeds it any more: it keeps its last state; waits end with an error
 
-A store reads what one watch keeps, or several watches (one for each namespace). In the latter case it is complete when
-all are, and shows nothing before, since a part would look like the whole. Its watches may change: a controller's store
-exists before its watches, and is used again when the controller starts again.
+A store reads what one watch keeps, or several watches (one for each namespace). With several watches it is complete
+when all of them are, and shows nothing before, because a part would look like the whole. Its watches may change: a
+controller's store exists before its watches, and is used again when the controller starts again.
 
-Each read returns fresh readers of the stored records, so a caller's changes to an object affect no other caller. What
-this process wrote and the watch has not shown yet is read as the server returned it (see `overlay`). The lock is held
-only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe to use from any
-thread; only `wait_until_ready` blocks.
+Each read returns fresh readers of the stored records, so a caller's changes to an object affect no other caller. For a
+write of this process that the watch has not shown yet, reads return the server's answer (see `overlay`). The lock is
+held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe to use from
+any thread; only `wait_until_ready` blocks.
 
 `StoreState`: what one watch keeps, for its writer and all readers: records, indexes, writes of this process.
 """
@@ -36,8 +36,9 @@ from kubectl_runtime.runtime.watch.states import WatchState
 
 
 class StoreState:
-    """What a store and its writer share. `condition` guards everything here except `trouble`, a text that only the
-    writer replaces; no user code runs while it is held. `lock` is the condition's own, which costs half to enter."""
+    """The state that a store and its writer share. `condition` guards everything here except `trouble`, a text that
+    only the writer replaces; no user code runs while it is held. `lock` is the condition's own, which costs half to
+    enter."""
 
     def __init__(self, resource: ApiResource, clock: Clock) -> None:
         self.resource = resource
@@ -63,7 +64,7 @@ class StoreState:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old ones."""
+        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old locks."""
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
 
@@ -83,7 +84,7 @@ class StoreState:
             self.condition.notify_all()
 
     def left(self) -> None:
-        """A store reads other states from now on: threads that wait here have to look again."""
+        """A store reads other states from then on: threads that wait here must check again."""
         with self.condition:
             callbacks, self.on_ready = self.on_ready, ()
             self.condition.notify_all()
@@ -145,12 +146,13 @@ class StoreState:
         self.indexes.report(problems)
 
     def forget_indexes(self, scope: object) -> None:
-        """Drop the indexes of a user that has gone."""
+        """Drop the indexes of a user that has released the watch."""
         with self.condition:
             self.indexes.forget(scope)
 
     def by_index(self, name: IndexName, function: IndexFunction, value: object, own_writes: bool) -> list[Record]:
-        """The objects for which `function` gives `value`: by the index `name`, or one by one without such an index."""
+        """The objects for which `function` gives `value`, found by the index `name`, or by a scan without such an
+        index."""
         with self.condition:
             complete = self.indexes.is_complete(name)
             own = dict(self.own_entries(own_writes))  # functions run below without the lock, while writes come
@@ -182,7 +184,7 @@ Records: TypeAlias = list[Record]
 
 
 class StoreNotReady(KubeError, TimeoutError):
-    """A store was not complete within the time given, or its watch ended before it ever was.
+    """A store was not complete within the given time, or its watch ended before the store was ever complete.
 
     >>> issubclass(StoreNotReady, TimeoutError)
     True
@@ -485,7 +487,7 @@ class Store(Generic[K]):
 
     @property
     def _unstarted(self) -> str:
-        """The missing step of the user, if that is why there is nothing to read; else empty."""
+        """The missing step of the program, if it is the reason why there is nothing to read; else empty."""
         return next((state.unstarted for state in self._states if state.unstarted), "")
 
     def _found_nothing(self) -> None:

@@ -16,8 +16,8 @@ No event is passed on before the namespaces are known and the first lists are co
 decides whether a namespace is selected, so in the first mode no namespace is watched.
 
 `Membership` is a shared watch of the namespaces' metadata. When it changes, it wakes the reading thread: the open watch
-of the cluster ends, and goes on from its last version. For the thread of its watch; in a simulation, which has no other
-threads, `advance` steps the watches of the namespaces.
+of the cluster ends, and goes on from its last version. Used only by the thread of its watch. In a simulation, which has
+no other threads, `advance` steps the watches of the namespaces.
 """
 from __future__ import annotations
 
@@ -329,8 +329,8 @@ class NamespacesDriver:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Mark it as the parent's, in the child of a fork: nothing moves it there, and waking it would end a connection
-        of the parent."""
+        """Mark it as the parent's, in the child of a fork: the child must not use it, because waking it would end a
+        connection of the parent."""
         self.threaded, self._changed = False, threading.Condition()
 
     @property
@@ -373,8 +373,8 @@ class NamespacesDriver:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The chosen namespaces; None while they are not known. With a pattern alone they are known only where each has
-        a watch."""
+        """The chosen namespaces; None while they are not known. With only a pattern, the namespaces are known only if
+        each has its own watch."""
         return self._members.names
 
     def when_left(self, callback: Callable[[frozenset[str]], object]) -> None:
@@ -563,7 +563,7 @@ class NamespacesDriver:
 
     def _may_read(self, name: str, now: float) -> bool:
         """Request one object of a namespace, and a watch if it was skipped; False when that is forbidden. The
-        namespace's watch deals with any other failure."""
+        namespace's watch handles any other failure."""
         api = self._api.within(name)
         try:
             meta, _ = api.list_page(ListParams(limit=1), stop=self._stop, retry=Retry.NEVER)
@@ -638,7 +638,7 @@ class NamespacesDriver:
 
 
 def _released(share: Taken) -> Taken:
-    """The share, after giving it back. If no thread runs its watch, its last step is made here."""
+    """The share, after giving it back. If no thread runs the watch, make its last step here."""
     share.release()
     if share.thread is None and share.watch.stop.is_set():
         share.watch.step()

@@ -15,7 +15,7 @@ does harm: a new object, another uid, a change of `metadata.deletionTimestamp` (
 and a deletion. An object that could not be decoded passes without a call of the predicate; so does an object for which
 a predicate raises, which is reported. A predicate without an opinion passes.
 
-In a controller the state before comes from the store. `PredicateCache` is for plain streams.
+In a controller the previous state comes from the store. `PredicateCache` is for plain streams.
 """
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -77,7 +77,8 @@ class Predicate(Generic[K]):
         return self._guard.call(None, _described, self.verdict, event) is not False
 
     def combine(self, other: "Predicate[K]") -> "Predicate[K]":
-        """Passes when this or the other predicate sees a change; no opinion when neither has one."""
+        """A predicate that passes when this or the other predicate sees a change; it has no opinion when neither has
+        one."""
         first, second = self.verdict, other.verdict
 
         def either(event: ObjectEvent[K]) -> bool | None:
@@ -87,7 +88,7 @@ class Predicate(Generic[K]):
         return Predicate(either, f"{self.name} or {other.name}")
 
     def fallback(self, other: "Predicate[K]") -> "Predicate[K]":
-        """The other's verdict where this one has no opinion."""
+        """A predicate with the other's verdict where this predicate has no opinion."""
         first, second = self.verdict, other.verdict
 
         def one(event: ObjectEvent[K]) -> bool | None:
@@ -97,7 +98,7 @@ class Predicate(Generic[K]):
         return Predicate(one, f"{self.name}, else {other.name}")
 
     def __and__(self, other: "Predicate[K]") -> "Predicate[K]":
-        """Passes when both do; a predicate without an opinion does not count."""
+        """A predicate that passes when both pass; a predicate without an opinion does not count."""
         first, second = self.verdict, other.verdict
 
         def both(event: ObjectEvent[K]) -> bool | None:
@@ -126,7 +127,7 @@ def value(function: Callable[[K], object]) -> Predicate[K]:
 
 
 def selector(selection: LabelSelection) -> Predicate[Any]:
-    """A Predicate that passes objects whose labels match now or matched before, deleted ones included. Raises
+    """A Predicate that passes objects whose labels match now or matched before, including deleted objects. Raises
     RequestError for an invalid selector."""
     matches = Selector.of(selection).matches
 

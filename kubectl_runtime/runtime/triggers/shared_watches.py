@@ -186,15 +186,15 @@ class Watch(Generic[K]):
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Mark the watch as the parent's, in the child of a fork: nothing steps it there, and closing it would end the
-        connection that both processes share."""
+        """Mark the watch as the parent's, in the child of a fork: the child must neither step nor close it, because
+        closing it would end the connection that both processes share."""
         self.writes.deaf = True
         self.stored.ended = self.stored.ended or ELSEWHERE
         self._state = msgspec.structs.replace(self._state, phase=Phase.STOPPED, last_error=ELSEWHERE)
 
     @property
     def state(self) -> WatchState:
-        """What the watch does, since when, and its error, as of the last step."""
+        """The state of the watch, since when, and its last error, as of the last step."""
         return self._state
 
     def covers(self, namespace: str | None) -> bool:
@@ -214,8 +214,8 @@ class Watch(Generic[K]):
 
     @property
     def late(self) -> float:
-        """The seconds by which the step in progress exceeds the longest request or silence; else 0. A late step means
-        that the thread is stuck, most likely in a subscription."""
+        """The seconds by which the step in progress exceeds the longest request or silence; else 0. An overdue step
+        means that the thread is stuck, most likely in a subscription."""
         since = self._step_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since - self._longest_step)
 
@@ -237,11 +237,12 @@ class Watch(Generic[K]):
     def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
                   read: Callable[[Record], Any] | None = None,
                   logger: GuardedLogger | None = None) -> Callable[[], None]:
-        """Pass events through `subscription` and its requests to `sink` from now on; returns a function that ends this.
+        """Pass events through `subscription`, and its requests to `sink`, from then on; returns a function that ends
+        this.
 
-        What is stored already is passed before this returns, by the calling thread. `on_complete` is called whenever
-        the store has a complete list, and at once if it has one; it must neither block nor raise. `read` makes the
-        objects that `subscription` gets, if not those of the Api's class; `logger` as for `Subscriber`. Raises
+        The calling thread passes the objects that are already stored before this returns. `on_complete` is called
+        whenever the store has a complete list, and at once if it has one; it must neither block nor raise. `read` makes
+        the objects that `subscription` gets, if not those of the Api's class; `logger` as for `Subscriber`. Raises
         RequestError when the watch has stopped: no event would ever come.
         """
         if self.stopped:
@@ -420,7 +421,7 @@ class Watch(Generic[K]):
             self._notify_phase(now)
 
     def _wait_for_server(self, trouble: Exception, now: float) -> None:
-        """The watch waits for the server, maybe because of the failure of another watch of this client."""
+        """The watch waits for the server, possibly after a failure of another watch of this client."""
         old, outage = self._state, self._driver.outage
         failures = max(old.consecutive_failures, 0 if outage is None else outage.failures)
         if old.phase is Phase.WAITING and old.last_error and failures == old.consecutive_failures:
@@ -540,7 +541,7 @@ class SharedWatches:
                 guarded(None, "the report of a defect", on_bug, f"watch {held.watch.target}", error)
 
     def release(self, held: _Held, share: object, reason: str) -> None:
-        """This user does not need the watch any more."""
+        """Release the watch: this user no longer needs it."""
         with self.lock:
             held.users.pop(share, None)
             last = not held.users and not self.elsewhere
@@ -592,7 +593,7 @@ class Share:
         return self._until_release(self.watch.on_failure(callback))
 
     def release(self, reason: str = "its last user has ended") -> None:
-        """End this user's part. Does not block; safe to repeat. What the watch stored stays."""
+        """End this user's part. Does not block; safe to repeat. The stored objects stay."""
         with self._registry.lock:
             if self._released:
                 return
@@ -627,7 +628,7 @@ def shared_watches(api: WatchApi[Any]) -> SharedWatches:
 
 
 def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
-    """Which objects a watch selects, how fresh, and its backoff: the part of the key besides the form."""
+    """The selection of a watch, the freshness of its list, and its backoff: the key without the form."""
     options = tuple((option.name, str(getattr(config, option.name) or "") if option.name.endswith("_selector")
                      else getattr(config, option.name)) for option in fields(config) if option.name not in _HOW_ONLY)
     chosen = api.selection if isinstance(api, SelectedNamespaces) else None

@@ -13,7 +13,7 @@ user code, which are reported.
 
 `pull` and `pull_stream` are the threads behind `reconcile_on`, `reconcile_all_on`, `for_stream`, `owns_stream` and
 `watches_stream`. Each source has its own thread, in which it may block. A queue (anything with `get(timeout=)`) is
-polled twenty times a second, so that the stop token is seen. An iterable cannot be polled: if it blocks forever, its
+polled twenty times a second, so that the stop token is noticed. An iterable cannot be polled: if it blocks forever, its
 thread stays until the process ends, which does not wait for it.
 
 `PredicateCache` is a predicate for a plain stream, which does not have the state before: it remembers the last state of
@@ -89,7 +89,7 @@ class PredicateCache:
         return True
 
     def passes_object(self, obj: Any) -> bool:
-        """As `passes`, for streams of objects, which show a deletion by a deletionTimestamp or not at all."""
+        """Like `passes`, for streams of objects, which show a deletion only by a deletionTimestamp, if at all."""
         key = _key(obj)
         if self._listed is not None:
             self._listed.add(key)
@@ -313,8 +313,8 @@ def _as_event(obj: Any, store: Store[Any] | None) -> Event[Any]:
 
 
 def _items(source: TriggerSource, stop: StopToken, clock: Clock, logger: GuardedLogger) -> Iterator[Any]:
-    """The items of a source. A source that raises is reported and pulled again, later each time in a row. A generator
-    has then ended; other iterators may go on."""
+    """The items of a source. A source that raises is reported and pulled again, after a wait that grows with each
+    consecutive failure. A generator has then ended; other iterators may go on."""
     step = iter(source).__next__ if isinstance(source, Iterable) else partial(_from_queue, source, stop)
     guard, failures = Guard(f"a trigger source, a {type(source).__qualname__},", logger, clock), 0
     while not stop.is_set():

@@ -1,6 +1,6 @@
 """From an event to the keys that have to be reconciled.
 
-A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. There are three usual ones:
+A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. There are three usual triggers:
 
     trigger_self     the object itself
     trigger_owners   each owner of the wanted group and kind, with the owner's own version and scope
@@ -13,11 +13,12 @@ and `Delete`; for the object itself, a deletion makes the queue forget it. They 
 `Subscriber` delivers the events of a watch to one subscription. Each subscription sees all changes in order and one at
 a time, whichever threads bring them. A thread that finds another one delivering queues its changes; only the watch's
 own thread takes over, so that a subscription that is slower than the changes holds up the watch. Exceptions of user
-code are reported, and the next event follows; a call of more than 100 ms is named in the log. If Ctrl-C interrupts the
-main thread, a new thread goes on with the interrupted event.
+code are reported, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts
+the main thread, a new thread continues with the interrupted event.
 
-`Inbox` is the way of all requests to the queue of one controller: it brings them to the controller's kind and scope,
-and refuses requests for another kind with a log line. Requests come from watches, trigger sources and the program.
+All requests reach the queue of a controller through its `Inbox`, which converts refs to the controller's kind and
+scope, and refuses requests for another kind with a log line. Requests come from watches, trigger sources and the
+program.
 
 All are safe to use from any thread; no lock is held while user code runs.
 """
@@ -108,7 +109,7 @@ Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
 """Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
 
 class Everything(Enum):
-    """What a mapper returns, as `EVERYTHING`, to have every object of its controller reconciled.
+    """A mapper returns `EVERYTHING`, the only instance, to have every object of its controller reconciled.
 
     >>> def mapper(settings: ConfigMap):
     ...     return EVERYTHING if settings.name == "settings" else []
@@ -318,8 +319,8 @@ class Subscriber:
 
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
                  stop: StopToken, on_complete: Callable[[], None], logger: GuardedLogger | None = None) -> None:
-        """The watch calls `on_complete` when a list is complete. `logger`: of the controller that the subscription
-        triggers; with it the log says what an exception costs."""
+        """The watch calls `on_complete` when a list is complete. `logger`: the logger of the controller that the
+        subscription triggers; the log then names the consequence of an exception."""
         self._on_complete = on_complete
         self._subscription = subscription.requests if isinstance(subscription, OfHeads) else subscription
         self._sink = sink
@@ -495,9 +496,9 @@ class Inbox:
     def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
                  logger: GuardedLogger, on_bug: Callable[[str, BaseException], None],
                  namespaces: frozenset[str] = frozenset(), pattern: str = "") -> None:
-        """`schedule` takes requests for `resource`, whose objects are in `store`: those in `namespaces` or in
-        namespaces that match `pattern`, or in all namespaces if both are empty. `on_bug` is called with an exception of
-        `schedule`."""
+        """`schedule` takes requests for `resource`, whose objects are in `store`. Only objects in `namespaces`, or in
+        namespaces that match `pattern`, count; in all namespaces if both are empty. `on_bug` is called with an
+        exception of `schedule`."""
         self._resource = resource
         self._namespaced = resource.namespaced
         self._store = store
@@ -540,7 +541,7 @@ class Inbox:
         self.sink(self.bulk())
 
     def trigger_those(self, of: Callable[[Key], bool]) -> None:
-        """Reconcile every stored object whose key `of` is true for."""
+        """Reconcile every stored object for whose key `of` is true."""
         if requests := [request for request in self.bulk() if of(request.ref.key)]:
             self.sink(requests)
 
@@ -553,7 +554,7 @@ class Inbox:
         return [ReconcileRequest(ref, EXTERNAL)]
 
     def bulk(self, _item: Any = None) -> list[ReconcileRequest]:
-        """Requests for every stored object. The item of the trigger source does not matter."""
+        """Requests for every stored object. Reconcile every object; the item of the trigger source is ignored."""
         own = self._resource
         return [ReconcileRequest(record.ref.canonical(own), BULK, bulk=True) for record in self._store.records()]
 

@@ -116,12 +116,13 @@ class WatchedStore(Store[K]):
 
     @property
     def watch_state(self) -> WatchState:
-        """What the watch does, since when, and its last error."""
+        """The state of the watch, since when, and its last error."""
         return self._share.watch.state
 
     @property
     def _unstarted(self) -> str:
-        """The missing step of the user; empty if there is none, as another user of the watch may have started it."""
+        """The missing step of the program; empty if there is none, for example because another user of the watch has
+        started it."""
         if self._is_begun or self.is_ready:
             return ""
         return f"its watch was never started: with watch_store(...) as {self.resource.plural}: ..., or .start()"
@@ -129,8 +130,8 @@ class WatchedStore(Store[K]):
     def is_stale(self, max_age: Duration) -> bool:
         """Whether nothing has arrived for longer than `max_age` that proves the store to be up to date.
 
-        Pages, events and bookmarks prove it. Bookmarks come about once a minute, so a shorter `max_age` means little
-        where nothing changes. True before the first complete list, and after the end of the watch.
+        Pages, events and bookmarks prove it. Bookmarks come about once a minute, so a shorter `max_age` is of little
+        use while nothing changes. True before the first complete list, and after the end of the watch.
         """
         state = self.watch_state
         if not self.is_ready or state.phase is Phase.STOPPED or state.last_event is None:
@@ -138,7 +139,7 @@ class WatchedStore(Store[K]):
         return bool(self._clock.monotonic() - state.last_event > seconds(max_age))
 
     def subscribe(self, function: Callable[[Event[K]], object]) -> Callable[[], None]:
-        """Call `function` with each event from now on. Returns a function that ends this.
+        """Call `function` with each event from then on. Returns a function that ends this.
 
         Before this returns, `function` gets an `Apply` of every stored object and `InitDone`, if there is a complete
         list, and maybe later changes. Then the watch's thread calls it with `Apply` and `Delete` of each change, and
@@ -160,8 +161,8 @@ class WatchedStore(Store[K]):
         Blocks while nothing has changed. Ends when the store or its client is closed, or at a `deadline`. The loop may
         block: each iterator collects its own changes and holds up neither the watch nor others. While the loop is busy,
         newer states of an object replace older ones, except that a deletion in between is kept; so there are at most
-        two events per object. For any thread, one at a time; several threads may share the work through several
-        iterators. Raises RequestError before the start.
+        two events per object. Any thread may use an iterator, one thread at a time; several threads can share the work
+        through several iterators. Raises RequestError before the start.
 
         >>> with watch_store(Api.namespaced(client, ConfigMap, "default")) as maps:
         ...     next(change.obj.name for change in maps.changes())

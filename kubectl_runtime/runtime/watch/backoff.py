@@ -1,19 +1,20 @@
-"""How long a watch waits after a failure, what it logs of failures, and what it does while the server is away.
+"""The wait of a watch after a failure, its log of failures, and its behaviour while the server is unreachable.
 
 `WatchBackoff`: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled (times `factor`)
 n - 1 times, at most `maximum`. `WatchFailures` counts them, from 1 again after `reset_after` seconds without a failure
 or after an outage. An `Init` or a page resets nothing: a list can begin well and fail each time.
 
 - While the server cannot be reached, the watcher itself waits until it answers, without this backoff.
-- The first 410 within `reset_after` waits for nothing: history has expired, and a list at once is the cure.
+- The first 410 within `reset_after` does not wait: the history has expired, and an immediate list is the remedy.
 - Within a minute after an outage the waits begin at `initial` again and are at most 4 s.
 - Other failures wait at least as long as the server asks, up to 5 min.
 
 The numbers are client-go's and kube-rs's: 0.8 s doubling up to 30 s, full jitter on top, reset after 2 min.
 
 `FailureLog`: a new failure is a warning with verb, kind, namespace, the server's message, the remedy and the next
-attempt (INFO for an expired version). The same failure again is a short warning; while the server cannot be reached,
-only at each doubling of the count. Recovery is INFO. What a server says of a list or watch never quotes a Secret.
+attempt (INFO for an expired version). A repetition of the same failure is a short warning; while the server cannot be
+reached, there is one only at each doubling of the count. Recovery is INFO. A server's message about a list or watch
+never quotes a Secret.
 
 `ServerGate`: while the server of the client is away, its watches take turns to probe it. A watch that has just probed
 waits half a second longer than the others. Waiting watches look once a second, at random times, so that the first
@@ -51,7 +52,7 @@ log = guarded_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WatchTarget:
-    """What is watched, as log lines name it."""
+    """The target of a watch, as log lines name it."""
 
     resource: ApiResource
     namespace: str | None = None
@@ -165,7 +166,7 @@ GENTLE_SECONDS = 60.0
 
 
 class ServerGate:
-    """Keeps a watch from sending requests to a server that is away. For the thread of its watch."""
+    """Prevents a watch from sending requests to a server that is unreachable. For the thread of its watch."""
 
     def __init__(self, reachability: Reachability, rng: random.Random) -> None:
         self._reachability = reachability
@@ -281,7 +282,7 @@ class WatchBackoff:
         return self._rule.delay(failures, rng)
 
     def gentle(self) -> WatchBackoff:
-        """The rule for a server that is coming back."""
+        """The rule for a server that has just become reachable again."""
         maximum = min(seconds(self.maximum), GENTLE_MAXIMUM)
         return replace(self, initial=min(seconds(self.initial), maximum), maximum=maximum)
 

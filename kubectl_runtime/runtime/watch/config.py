@@ -36,7 +36,7 @@ class ListSemantic(Enum):
 
 
 class InitialListStrategy(Enum):
-    """How a watch asks for its first list: page by page, or as a stream of events.
+    """How a watch requests its first list: page by page, or as a stream of events.
 
     >>> WatcherConfig(initial_list_strategy=InitialListStrategy.LIST_WATCH).initial_list_strategy.name
     'LIST_WATCH'

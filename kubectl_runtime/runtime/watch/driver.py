@@ -1,4 +1,4 @@
-"""`WatchDriver`: performs what the watch machine wants, one effect at a time.
+"""`WatchDriver`: performs the effects that the watch machine requests, one at a time.
 
     machine's state        effect                                             input to the machine
     Listing                `api.list_page`                                    PageRead, or Broke
@@ -15,13 +15,13 @@ While the server is away, a request is made only at this watch's turn (see `Serv
 other; nothing is raised. Errors after the stop token is set are dropped. Only one thread at a time may call `advance`
 and `close`; another thread that sets the stop token wakes a blocked read at once.
 
-`Verifier` compares the store with lists of metadata from time to time. It finds what no event shows: data that was
-restored from an older copy and has already overtaken the known versions. It compares key, uid and version with what is
+`Verifier` compares the store with lists of metadata from time to time. It finds changes that no event shows: data that
+was restored from an older copy and has already passed the known versions. It compares key, uid and version with what is
 stored and with what readers see (for a write that the watch has not shown yet, the returned version). An object that
 differs is looked at again after 10 s, since an event may be on its way. If it still differs and its entry here is
 unchanged, no event will correct it, and everything is listed again.
 
-`reader_of`, `Modifier` and `validated` lead from records to what user code gets.
+`reader_of`, `Modifier` and `validated` turn records into the objects that user code gets.
 """
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Verifier:
         return ""
 
     def _compare(self) -> dict[Key, Held]:
-        """For each object that differs from the server's list: what is known of it here."""
+        """For each object that differs from the server's list: its locally known state."""
         known = self._known()
         differing: dict[Key, Held] = {}
         operation = f"list {self._api.resource.full_name} to verify the store"
@@ -281,7 +281,7 @@ class WatchDriver:
         return answer
 
     def _one_object(self, *further: str) -> tuple[ListMeta, Sequence[Record]]:
-        """A list of at most one object, of those that match the `further` field selectors as well."""
+        """A list of at most one object that also matches the `further` field selectors."""
         config = self._config
         selector = ",".join(text for text in (config.field_text, *further) if text) or None
         params = ListParams(label_selector=config.label_text, field_selector=selector, limit=1, shard=config.shard)
@@ -304,8 +304,8 @@ class WatchDriver:
         return asked
 
     def _recognizes(self, version: str, found: Sequence[Record]) -> bool:
-        """Whether the server still has one of the objects that were seen last. If none is known, whether `found` is
-        newer than `version`: then the watch itself will deliver it."""
+        """Whether the server still has one of the objects that were seen last. If no object is known: whether `found`
+        is newer than `version`, so that the watch itself will deliver it."""
         if not self._witnesses:
             return not found or is_lower(version, found[0].resource_version)
         for (namespace, name), uid in self._witnesses.items():

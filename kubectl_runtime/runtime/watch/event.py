@@ -1,7 +1,7 @@
 """The events of a watcher: `Init`, `InitApply` for each listed object, `InitDone`; then `Apply` and `Delete`.
 
-Two more values come out of the raw steps of a watcher and are not events: `Failed`, after which the consumer decides
-when to pull again, and `Idle` (simulated transports only).
+The raw steps of a watcher have two more values, which are not events: `Failed`, after which the consumer decides when
+to pull again, and `Idle` (simulated transports only).
 
 Immutable, equal by content. `obj` is a `Record` inside the runtime and a fresh reader of a record outside it.
 """
@@ -74,7 +74,7 @@ class Failed(msgspec.Struct, frozen=True):
     """An attempt failed: a `list` or a `watch`, as `verb` says. `retry_after`: seconds that the server asks to wait.
 
     `away`: the server cannot be reached, and the watcher itself waits until it answers: no backoff is needed.
-    `outage_over`: the first failure after an outage; earlier failures do not count.
+    `outage_over`: this is the first failure after an outage, so earlier failures do not count.
 
     >>> Failed(TransportError("connection refused"), "list").verb
     'list'

@@ -331,7 +331,7 @@ def _stalls(state: Watching) -> int:
 
 
 def _is_servers_fault(error: Exception) -> bool:
-    """Whether the server answered and did wrong. A server that cannot be reached would not answer a list either."""
+    """Whether the server answered and did wrong. If the server cannot be reached, it would not answer a list either."""
     if isinstance(error, ApiError):
         return error.code not in _NOT_HEALED_BY_LISTING
     return not isinstance(error, TransportError)

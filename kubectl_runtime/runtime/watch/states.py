@@ -1,6 +1,6 @@
-"""The states, inputs and steps of the watch machine, which are plain values; and what can be watched.
+"""The states, inputs and steps of the watch machine, which are plain values, and the possible targets of a watch.
 
-`WatchState` shows how a watch is doing: to the reader of a store, the owner of a controller, the status page.
+`WatchState` shows the state of a watch to readers of a store, the owner of a controller, and the status page.
 """
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class WatchError(KubeError):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Wants a page. `first`: no list was complete yet and none was refused, so an old list may do."""
+    """Wants a page. `first`: no list was complete yet and no list was refused, so an old list is good enough."""
 
     token: str | None = None
     first: bool = False
@@ -199,7 +199,7 @@ class Step(NamedTuple):
 
 
 class Phase(StrEnum):
-    """What a watch is doing: listing, watching, waiting after a failure, or ended.
+    """The phase of a watch: listing, watching, waiting after a failure, or ended.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
     ...     maps.wait_until_ready(10)
@@ -214,7 +214,7 @@ class Phase(StrEnum):
 
 
 class WatchState(msgspec.Struct, frozen=True):
-    """What a watch does at this moment: its phase and since when, its last error, how often it failed and listed again.
+    """The current state of a watch: its phase and since when, its last error, and how often it failed and listed again.
 
     Times are of the client's monotonic clock.
 

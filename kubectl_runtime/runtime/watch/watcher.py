@@ -1,4 +1,4 @@
-"""`watcher`: an endless stream of what happens to objects of one kind.
+"""`watcher`: an endless stream of the changes of objects of one kind.
 
     watch_steps       the raw steps: events, `Failed`, `Idle`, without any waiting
     watcher           the stream for users: it logs failures, waits, and ends only by its stop token
@@ -9,8 +9,8 @@ A stream never raises errors of a server, a network or an object. Pull it from o
 (or let a `for` loop run to its end). Another thread ends it by setting the token, even during a blocked read. Within a
 run of a reconciler it also ends with the run's `ctx.stop`, like every call of the library.
 
-After a break everything is listed again: `Init` ... `InitDone`. Objects that were deleted during the break are missing
-from the new list (a `reflector` finds them).
+After a lost history everything is listed again: `Init` ... `InitDone`. Objects that were deleted in the meantime are
+missing from the new list (a `reflector` finds them).
 """
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def watch_object(api: Api[K], name: Named, config: WatcherConfig = DEFAULT_CONFI
 
 
 def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
-    """What `watch_object` yields, from the events of a watch that selects one object."""
+    """The values that `watch_object` yields, from the events of a watch that selects one object."""
     said: tuple[str, str] | str | None = "nothing yet"
     listed: K | None = None
     with closing_source(events):
