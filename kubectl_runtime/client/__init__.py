@@ -3,15 +3,15 @@
 - `api`: the verbs of one kind, the `Client`, discovery.
 - `streaming`: websockets, logs, exec, port-forward.
 - `server`: what is known about the server.
-- `wire`: all that needs requests and urllib3; imported at the first call.
+- `wire`: everything that needs requests and urllib3; imported at the first call.
 - `http`: base URL, retry, authentication, headers, proxies, TLS, lines.
-- `config`: the server's address, whom to trust, and credentials, which renew themselves.
+- `config`: the server's address, the trusted CAs, and the credentials with their renewal.
 
 Each folder imports only those below it.
 
-Left out on purpose: the kubelet's own port (logs and exec through the API server reach every node, with its RBAC and
-audit; a node's own port needs other credentials and often cannot be reached), and Client.get and Client.list (an
-`Api` is as short and checks the scope).
+Left out on purpose: the kubelet's own port (logs and exec through the API server reach every node, with RBAC and audit,
+while a node's own port needs other credentials and often cannot be reached), and Client.get and Client.list (an `Api`
+is as short, and checks the scope).
 """
 from kubectl_runtime.facade import door
 

@@ -1,4 +1,4 @@
-"""What an API server serves and refuses: discovery documents and the kinds in them, its version, its warnings.
+"""What an API server offers: discovery documents and their kinds, its version, its warnings.
 
 - `aggregated`, `versions_in` and `of_version` decode discovery documents; they are pure functions that raise
   DecodeError for any other document. In an aggregated document each group is decoded alone: a group that fails is
@@ -7,7 +7,7 @@
 - `ServedKind` and `ApiGroup` are the results. The first version of a group is the preferred one. The most stable
   version of a kind is the first by priority (v1 before v1beta1), whatever the server prefers.
 - `explained` decides what a 404 or 405 means: the object does not exist, or the kind lacks the subresource or the verb.
-  The answer does not say, so discovery is consulted, but only then.
+  The answer does not distinguish these, so discovery is consulted in this case only.
 - `Refusals` remembers for an hour what a server does not support, so that it is not tried each time.
 - `ServerWarnings` logs the `Warning` headers of answers, each text once per client.
 """
@@ -323,8 +323,9 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
 
 
 def _may_be_explained(request: Request, resource: ApiResource, error: ApiError) -> bool:
-    """Whether discovery may know more than the error. The list of a namespace has a path for every kind, so a 404 means
-    that there is no such kind; objects and all namespaces have none where the kind is only created, as a Binding."""
+    """Whether discovery may know more than the error. The list in a namespace has a path for every kind, so a 404 means
+    that the kind does not exist. For a kind that can only be created, such as Binding, there are no paths for objects
+    and for all namespaces."""
     if request.subresource is not None:
         return error.code == HTTPStatus.NOT_FOUND and not isinstance(error, KindNotServedError)
     return error.code == HTTPStatus.METHOD_NOT_ALLOWED or (isinstance(error, KindNotServedError) and not (
@@ -350,8 +351,8 @@ REMEMBERED_SECONDS = 3600.0
 
 
 class Refusals:
-    """What the server has refused lately, so that it is not tried again for an hour. One for each client. Safe to use
-    from any thread; all times are of one clock."""
+    """The features that the server has refused recently, so that they are not tried again for an hour. One for each
+    client. Safe to use from any thread; all times are of one clock."""
 
     def __init__(self) -> None:
         self._until: dict[Hashable, float] = {}

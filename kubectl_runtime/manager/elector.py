@@ -10,7 +10,7 @@
     deadline     notices the deadline, even if a request hangs     likewise
     callbacks    calls the election's callbacks, if it has any     after the last callback
 
-After a lost leadership this process is not a candidate until `wait` is called again, which says that its work has
+After a lost leadership this process is not a candidate until `wait` is called again; that call means that its work has
 ended. Each leadership has its own `lost` token. The child of a fork does not lead.
 
 The client of the leader sends no write outside of its leadership:
@@ -72,7 +72,7 @@ from kubectl_runtime.runtime.children.applied import memory_of
 
 
 class NotLeaderError(KubeError):
-    """A write was refused, or a wait ended, because this process is not the leader, or no longer.
+    """A write was refused, or a wait ended, because this process is not the leader or no longer leads.
 
     >>> issubclass(NotLeaderError, KubeError)
     True
@@ -80,8 +80,8 @@ class NotLeaderError(KubeError):
 
 
 def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Fence:
-    """`deadline()`: until when this process leads, on the clock's `boottime`, or None. `describe()`: why it does not
-    lead, for the error."""
+    """`deadline()`: the time until which this process leads, on the clock's `boottime`, or None. `describe()`: why it
+    does not lead, for the error."""
 
     def check(call: Call) -> None:
         until = deadline()
@@ -140,7 +140,7 @@ def elect(client: Client, election: LeaderElection) -> LeaderLock:
 
 
 class LeaderLock:
-    """The Lease of an election, as this process sees it; made by `elect`. Thread-safe once it is entered."""
+    """The Lease of an election from the view of this process; made by `elect`. Thread-safe once it is entered."""
 
     def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
         """Makes no request yet. `rng` draws the jitter."""
@@ -168,8 +168,8 @@ class LeaderLock:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork: a candidacy that has begun stays the parent's; one that has not begun gets a new
-        identity."""
+        """In the child of a fork, a candidacy that has begun stays with the parent; a candidacy that has not begun gets
+        a new identity."""
         self._changed = threading.Condition()
         if self._threads:
             self._state = LeaseState(phase=Phase.ENDED, reason="it is of the process that this one was forked from")
@@ -344,7 +344,7 @@ class LeaderLock:
         return action
 
     def _move(self, move: Callable[[LeaseState, Now], LeaseState]) -> None:
-        """Change the state, then notify those concerned, without the lock."""
+        """Change the state, then notify its observers without the lock."""
         follows: list[Callable[[], object]] = []
         with self._changed:
             before = self._state

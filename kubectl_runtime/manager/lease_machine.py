@@ -35,10 +35,10 @@ need not agree. Every write is guarded by the resourceVersion that was read. It 
 - A deleted Lease is not free for a candidate that has seen another holder: the holder has not noticed the deletion
   yet, and creates the Lease again. (If it is deleted each time before a standby sees it, for a whole lease duration, it
   is free for the standby; the old holder's next write is then refused.)
-- Neither is a Lease free whose holder was cleared by hand, as by `kubectl edit`: its holder takes it back at its next
-  renewal, and it expires when the holder's last renewal seen here would have expired. A release is recognized by its
-  duration of 1 s, which client-go writes, too. (client-go takes such a Lease at once, and two lead until the old leader
-  notices.)
+- A Lease whose holder was cleared by hand, for example by `kubectl edit`, is not free either: its holder takes it back
+  at the next renewal, and it expires when the holder's last renewal seen here would have expired. A release is
+  recognized by its duration of 1 s, which client-go writes, too. (client-go takes such a Lease at once, and two lead
+  until the old leader notices.)
 - A standby reads every `retry / 2.2` to `retry` seconds, with client-go's spread but without its longer wait. It sees
   each renewal within `retry`, and takes over within `lease + retry`.
 """
@@ -91,7 +91,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """What a candidate knows. `phase` and `deadline` may be read by others; `leads_at` decides."""
+    """The state of a candidate. `phase` and `deadline` may be read by others; `leads_at` decides."""
 
     phase: Phase = Phase.STANDBY
     deadline: float = -inf
@@ -207,8 +207,8 @@ def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, 
 
 
 def noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
-    """The state after any read of the Lease; None if it does not exist. A Lease that is deleted or was cleared keeps
-    what was seen before."""
+    """The state after any read of the Lease; None if it does not exist. For a Lease that is deleted or was cleared, the
+    earlier record stays."""
     if record is None or (state.seen is not None and state.seen.holder and _is_cleared(record)):
         return replace(state, known=False)
     if record == state.seen:  # only the record counts: a change of labels renews nothing
@@ -267,7 +267,7 @@ def _releasing(rules: Rules, state: LeaseState, answer: Answer, asked_at: float,
 
 
 def held_until(rules: Rules, state: LeaseState) -> float:
-    """When another holder's Lease expires, as far as we have seen."""
+    """The time at which another holder's Lease expires, by the records seen so far."""
     seen = state.seen
     if seen is None or seen.holder in (rules.identity, ""):
         return -inf

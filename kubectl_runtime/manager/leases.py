@@ -114,7 +114,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The work has ended, and this process no longer wants to lead. `within`: seconds for the release."""
+    """The work has ended, and this process stops being a candidate. `within`: seconds for the release."""
 
     release: bool
     within: float
@@ -184,7 +184,7 @@ class LeaderElection:
 
     `on_started()`, `on_stopped()` and `on_new_leader(identity)` are called in order, in a thread of their own, and must
     be short; their exceptions are logged. `on_stopped` is called once for each `on_started`. They are for logs and
-    metrics. Work that only the leader may do belongs into a `Manager`, or after `lock.wait()` in `with elect(client,
+    metrics. Work that only the leader may do belongs in a `Manager`, or after `lock.wait()` in `with elect(client,
     election) as lock:`.
 
     Raises RequestError for names that a Lease cannot have, for callbacks that cannot be called, and for times that do
@@ -369,7 +369,7 @@ class Trouble:
 
 
 def _meaning(request: Request, error: ApiError) -> Answer | None:
-    """What an error says about the Lease, or None."""
+    """The meaning of an error for the Lease, or None."""
     if isinstance(request, Get):
         return Read(None) if error.is_not_found else None
     if error.code == HTTPStatus.CONFLICT or (isinstance(request, Update) and error.is_not_found):

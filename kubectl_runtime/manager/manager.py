@@ -7,8 +7,8 @@
     manager.run()                                    # until SIGINT, SIGTERM, a failure, or the loss of the Lease
 
 `running` describes the order of start and stop. `ManagerView` is a manager as `/readyz` and the status page show it.
-`ManagerDefaults` holds values for arguments that a program leaves out, so that the command line reaches a manager that
-it did not make; they apply inside the block `manager_defaults`, in its context.
+`ManagerDefaults` holds values for arguments that a program leaves out, so that the command line can configure a manager
+that it did not make; they apply inside the block `manager_defaults`, in its context.
 """
 from __future__ import annotations
 
@@ -415,7 +415,7 @@ class Manager:
         return tuple(self._servers)
 
     def plans(self) -> list[Plan]:
-        """What the added controllers watch and do, in order."""
+        """The plans of the added controllers, in order: what they watch and run."""
         return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]
 
     def controllers(self) -> list[BoundController[Any]]:
@@ -431,17 +431,17 @@ class Manager:
         """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a
         KeyboardInterrupt.
 
-        Raises the first failure: a runnable's own exception, ControllerError, LeadershipLost, or what kept a server
-        from listening; RequestError on a second call. After SIGINT or SIGTERM it returns; a second signal n ends the
-        process with status 128 + n. If something still runs after the grace period and the manager handles the signals,
-        it flushes the logs and ends the process with status 1.
+        Raises the first failure: a runnable's own exception, ControllerError, LeadershipLost, or the error that kept a
+        server from listening; RequestError on a second call. After SIGINT or SIGTERM it returns; a second signal n ends
+        the process with status 128 + n. If something still runs after the grace period and the manager handles the
+        signals, it flushes the logs and ends the process with status 1.
         """
         self._launch(foreground=True).serve(self._grace)
 
     def start(self) -> RunningManager:
         """Start, and return when the servers listen and every thread is started. Does not handle signals.
 
-        Raises what kept a server from listening; RequestError on a second call.
+        Raises the error that kept a server from listening; RequestError on a second call.
         """
         return self._launch(foreground=False)
 

@@ -151,11 +151,13 @@ class Member:
         token."""
 
     def why_not_ready(self) -> str:
-        """What the member waits for, as text; empty when it is ready, as a function always is. Does not block."""
+        """The reason why the member is not ready, as text; empty when it is ready. A function is always ready. Does not
+        block."""
         return ""
 
     def why_not_alive(self) -> str:
-        """What only a restart of the process can repair; empty when the member is healthy. Does not block."""
+        """The failure that only a restart of the process can repair; empty when the member is healthy. Does not
+        block."""
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:
@@ -235,7 +237,7 @@ class ControllerMember(Member):
             self.running.abandon(ABORT_GRACE)
 
     def why_not_ready(self) -> str:
-        """What the controller waits for, as text; empty when it is ready."""
+        """The reason why the controller is not ready, as text; empty when it is ready."""
         return self._why(lambda running: running.why_not_ready)
 
     def why_not_working(self) -> str:
@@ -252,7 +254,7 @@ class ControllerMember(Member):
         return f"controller {self.name}: {reason}" if reason else ""
 
     def why_not_alive(self) -> str:
-        """What only a restart of the process can repair; empty when the controller is healthy."""
+        """The failure that only a restart of the process can repair; empty when the controller is healthy."""
         reason = "" if self.running is None else self.running.why_not_alive
         return f"controller {self.name}: {reason}" if reason else ""
 

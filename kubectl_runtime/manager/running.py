@@ -129,7 +129,7 @@ class RunningManager(Lifecycle):
 
     @property
     def why_not_ready(self) -> str:
-        """What is missing, as text; empty when the manager is ready. Blocks as the added checks do."""
+        """The reason why the manager is not ready, as text; empty when it is ready. Blocks as the added checks do."""
         if reason := self.why_not_serving:
             return reason
         with self._change:

@@ -119,7 +119,7 @@ class ShardRules:
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """What a replica knows. Other code may call `works`, `writes_until` and `held`."""
+    """The state of a replica. Other code may call `works`, `writes_until` and `held`."""
 
     replicas: Replicas
     shards: tuple[LeaseState, ...]
@@ -152,7 +152,7 @@ class ShardState:
         return shard not in self.draining and self.shards[shard].leads_at(at)
 
     def writes_until(self, shard: int) -> float | None:
-        """Until when runs for objects of `shard` may write; None if they may not."""
+        """The time until which runs for objects of `shard` may write; None if they may not."""
         lease = self.shards[shard]
         return lease.deadline if lease.phase is LeasePhase.LEADING else None
 
@@ -177,8 +177,8 @@ class ShardState:
                 and not self.replicas.other_divisions)
 
     def expected(self, rules: ShardRules) -> frozenset[int]:
-        """The shards that this replica will probably take when their Leases expire: its part of those that a list has
-        shown unchanged for `renew_deadline`."""
+        """The shards that this replica will probably take when their Leases expire: its part of the shards whose Leases
+        a list has shown unchanged for `renew_deadline`."""
         if rules.by == "name" or self.phase is not Phase.TAKING_PART or self.replicas.other_divisions:
             return frozenset()
         unrenewed_since = self.listed - rules.lease.renew_deadline

@@ -21,8 +21,8 @@ never work at the same time.
 The fence of `Sharder.guard` is that of an election (`only_while_leading`), applied to the shard of the writing run:
 
 - A write by a run is sent while the shard of its object is this replica's, and begins before the deadline of the
-  shard's Lease; otherwise it raises NotLeaderError, and nothing is sent. A run that began before its shard was lost
-  stays refused; while it lasts, this replica does not take the shard again.
+  shard's Lease; otherwise it raises NotLeaderError, and nothing is sent. The writes of a run that began before its
+  shard was lost stay refused; while the run lasts, this replica does not take the shard again.
 - Any other write is sent while this replica's own Lease is valid, or while it quits: for a thread that a reconciler
   has started itself, the object is not known. A thread with a copy of the run's context (`contextvars.copy_context`,
   `asyncio.to_thread`) counts as the run while the run lasts.
@@ -176,8 +176,8 @@ class Sharder:
 
     def __init__(self, client: Client, sharding: Sharding, *, grace: float,
                  failed: Callable[[BaseException], None], rng: random.Random | None = None) -> None:
-        """Makes no request before `join`. `grace`: seconds for runs when a shard is given up. `failed` is called with a
-        defect, which ends this replica's part; it must not block."""
+        """Makes no request before `join`. `grace`: seconds for runs when a shard is given up. `failed` is called with
+        the exception of a bug, which ends this replica's part; it must not block."""
         self.sharding = sharding
         self.namespace = sharding.namespace or client.default_namespace
         self._client, self._clock, self._observer = client, client.clock, client.observer

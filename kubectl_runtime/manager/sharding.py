@@ -13,8 +13,8 @@ shard. The number of shards is independent of the number of replicas: replicas c
 `Replicas` counts the replicas, which decides how many shards each takes. Each replica keeps a labelled Lease for this
 count. The shards' Leases do not show a replica without shards; a Deployment's `replicas` counts Pods that do not exist
 or cannot work, and needs permissions and names that a program outside of the cluster lacks. A Lease counts until it has
-been seen unchanged for its own duration, so a dead replica and its shards expire at the same time. What a list has
-shown counts until another list shows that it is over: an unreachable API server makes no replica count as dead.
+been seen unchanged for its own duration, so a dead replica and its shards expire at the same time. The state in a list
+is valid until another list shows a change, so an unreachable API server makes no replica count as dead.
 
 The remaining classes are the inputs and actions in the table of `shard_machine`.
 """
@@ -59,10 +59,10 @@ class Sharding:
     mostly share a shard. By "uid" it holds for the reconciled kind; when a name is created again, the new object may
     belong to another replica while a run for the old object lasts, and only the resourceVersion separates their writes.
     A server without the gate sends everything to each replica, which is logged once. A replica takes no shard while
-    others divide differently.
+    other replicas use another division.
 
     Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is not a label
-    value, a number of shards outside of 1 to 256, another `by`, and times that do not fit together.
+    value, a number of shards outside of 1 to 256, an unknown `by`, and times that do not fit together.
 
     >>> manager = Manager(client, sharding=Sharding("my-operator", "default", shards=16), serve=None)
     """
@@ -292,7 +292,8 @@ class Replicas:
 
     @property
     def other_divisions(self) -> list[Division]:
-        """The other divisions of the same objects. While there are any, two replicas could work for one object."""
+        """The other divisions of the same objects. While such replicas exist, two replicas could work for one
+        object."""
         return sorted({one.sight.division for one in self.seen.values() if one.counts} - {self.division})
 
     @property

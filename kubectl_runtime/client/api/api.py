@@ -1,10 +1,9 @@
 """`Api[K]`: the verbs of one kind, in one namespace or in all.
 
-    Api.all(client, Pod)                        every namespace, or a cluster-scoped kind; reads, lists, watches
-    Api.namespaced(client, Pod, "default")      one namespace
-    Api.default_namespaced(client, Pod)         the namespace of the client's configuration
-    Api.namespaces(client, Pod, ["a", "b"])     several, for controllers (see `Namespaces`)
-    Api.namespaces(client, Pod, like="team-*")  those that exist at each moment (see `SelectedNamespaces`)
+    Api.all(client, Pod) every namespace, or a cluster-scoped kind; reads, lists, watches Api.namespaced(client, Pod,
+    "default") one namespace Api.default_namespaced(client, Pod) the namespace of the client's configuration
+    Api.namespaces(client, Pod, ["a", "b"]) several, for controllers (see `Namespaces`) Api.namespaces(client, Pod,
+    like="team-*") the matching namespaces at each moment (see `SelectedNamespaces`)
 
 Options are keywords, or one prepared value (`params`), not both.
 
@@ -484,8 +483,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
         For a typed object that this program created, fields equal to their class's default are left out, at any depth;
         `defaults` sends them, and so owns them. A dict is sent as it is. Fields that the server sets are always left
-        out, uid and resourceVersion included: an apply is about fields, whatever the version. `replace` and patches
-        accept a resourceVersion.
+        out, uid and resourceVersion included: an apply sets fields, whatever the version. `replace` and patches accept
+        a resourceVersion.
         """
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)

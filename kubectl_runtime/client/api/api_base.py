@@ -1,4 +1,4 @@
-"""`ApiBase`: what all verbs of an `Api` share: sending a request, decoding the answer, and lists.
+"""`ApiBase`: the common parts of all verbs of an `Api`: sending a request, decoding the answer, and lists.
 
 Every verb sends its request through `_answered`, the only place that reports a write: before it is sent, and after it
 was answered. The request itself knows whether it is a write (`is_read`), so no verb can forget to report one.
@@ -8,7 +8,7 @@ metadata-only request as partial, and `core.objects.partial.FieldsForm` keeps on
 
 A list is read page by page until a page has no continue token (`remainingItemCount` is ignored). When the server
 answers 410 to a token, the list starts again: the first time in pages, then in one piece. Objects that were already
-returned are skipped. A token that comes twice raises DecodeError, since the list would never end.
+returned are skipped. A token that the server repeats raises DecodeError, because the list would never end.
 
 Nothing here holds state beyond its arguments: it is safe to use from any thread.
 """
@@ -106,7 +106,7 @@ T = TypeVar("T")
 
 
 class ApiBase(Generic[K]):
-    """One kind in one scope of one server, and how answers become objects."""
+    """One kind in one scope of one server, with the form in which answers are decoded."""
 
     __slots__ = ("_from_record", "client", "form", "kind", "place")
 
@@ -136,7 +136,7 @@ class ApiBase(Generic[K]):
 
     @property
     def namespace(self) -> str | None:
-        """The namespace of this Api; None for all of them, and for a cluster-scoped kind."""
+        """The namespace of this Api; None for all namespaces, and for a cluster-scoped kind."""
         return self.place.namespace
 
     def _write_params(self, given: P | None, kind: type[P], **keywords: Any) -> P:
@@ -217,7 +217,8 @@ class ApiBase(Generic[K]):
 
 
 def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]:
-    """What `request` wrote, according to the decoded answer: the object (`ref`), or each object of a collection."""
+    """The objects that `request` wrote, according to the decoded answer: the object (`ref`), or each object of a
+    collection."""
     deletes = request.method == "DELETE"
     sent = None if deletes else request.body
     manager = next((value for key, value in request.query if key == "fieldManager"), "")
@@ -237,7 +238,8 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
 
 
 def _identity(answer: object) -> tuple[str, str]:
-    """The uid and resourceVersion in an answer that is not the object itself; a Scale has those of its object."""
+    """The uid and resourceVersion in an answer that is not the object itself; a Scale has the uid and resourceVersion
+    of its object."""
     plain = answer.to_dict() if isinstance(answer, Resource) else answer
     metadata = plain.get("metadata") if isinstance(plain, dict) else None
     found = metadata if isinstance(metadata, dict) else {}
@@ -268,8 +270,8 @@ Page = tuple[ListMeta, list[Record]]
 
 @dataclass(frozen=True, slots=True)
 class TokenTrail:
-    """Detects continue tokens that repeat (Brent's algorithm). It remembers one token, and replaces it each time that
-    twice as many have come. A cycle of n tokens is noticed within 3n tokens."""
+    """Detects continue tokens that repeat (Brent's algorithm). It remembers one token, and replaces it whenever the
+    number of received tokens has doubled. A cycle of n tokens is noticed within 3n tokens."""
 
     mark: str = ""
     steps: int = 0
@@ -359,7 +361,7 @@ class ListVerbs(ApiBase[K]):
                   continue_token: str | None = None, resource_version: str | None = None,
                   resource_version_match: VersionMatch | None = None, stop: StopToken | None = None,
                   retry: Retry | None = None, timeout: Duration | None = None) -> Page:
-        """As `list`, but the objects are whole `Record`s, which stores hold. `stop` ends the wait between attempts."""
+        """Read a page like `list`, but as whole `Record`s, which stores hold. `stop` ends the wait between attempts."""
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         continue_token=continue_token, resource_version=resource_version,
                         resource_version_match=resource_version_match)
@@ -367,8 +369,8 @@ class ListVerbs(ApiBase[K]):
 
 
 def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str) -> Iterator[Page]:
-    """Iterate over all pages, with one request per page, sent when the page is needed. Every object comes once; a page
-    without objects comes only from the server. Raises what `fetch` raises.
+    """Iterate over all pages, with one request per page, sent when the page is needed. Every object is returned once;
+    an empty page is returned only if the server sent it. Raises what `fetch` raises.
     """
     begin = params if params.limit is not None else replace(params, limit=PAGE_SIZE)
     seen: set[str] | None = None  # the uids returned so far, from the first restart on

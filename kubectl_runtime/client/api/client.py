@@ -1,15 +1,16 @@
 """`Client`: the connections, credentials and retry rules for one API server. Safe to use from any thread.
 
-- A client starts no threads. Calls block until their deadline (60 s unless the Config or the call says otherwise).
+- A client starts no threads. Calls block at most until their deadline (60 s, unless the Config or the call sets
+  another).
 - After `close` calls raise TransportError, open streams end, and calls that wait for a retry give up.
-- After a fork the child opens its own connections at its first call, and leaves those of the parent alone.
+- After a fork the child opens its own connections at its first call, and does not use those of the parent.
 - Creating a client does not import requests and urllib3; the first call does, which takes about 0.15 s of CPU time. A
-  program that only prints its help never pays this. Where children are forked from a process that has a client
-  (gunicorn --preload, multiprocessing), each child pays the time and holds a copy, unless the parent makes one call
-  before it forks (for example `client.server_version()`) or imports requests.
+  program that only prints its help never pays this. If a process with a client forks children (gunicorn --preload,
+  multiprocessing), each child needs this time and holds its own copy, unless the parent makes one call (for example
+  `client.server_version()`) or imports requests before it forks.
 
 `Carriers` holds the connections of a client in this process, and is the only importer of client/wire, which needs
-requests and urllib3. `Shared` holds what all users of one client share, without the client knowing what it is.
+requests and urllib3. `Shared` holds objects that all users of one client share; the client does not know their types.
 `WriteObservers` and `OwnWrites` are about this process's own writes and how its reads show them.
 """
 from __future__ import annotations
@@ -183,8 +184,8 @@ SPARE_CONNECTIONS = 4
 
 
 def connections_for(workers: int) -> int:
-    """How many connections a client keeps for `workers` threads that call at once. Raises RequestError if `workers` is
-    not a whole number of at least 1."""
+    """The number of connections that a client keeps for `workers` threads that call at once. Raises RequestError if
+    `workers` is not a whole number of at least 1."""
     given: Any = workers  # callers may not check their types
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise RequestError(f"workers must be a whole number of at least 1, not {workers!r}")
@@ -297,8 +298,8 @@ class Carriers:
 
 
 class Shared:
-    """What all Apis of a client share: one object of each class. Safe to use from any thread. It is empty in the child
-    of a fork, since the threads of the parent do not run there."""
+    """The objects that all Apis of a client share: one object of each class. Safe to use from any thread. It is empty
+    in the child of a fork, since the threads of the parent do not run there."""
 
     def __init__(self) -> None:
         self.renew()
@@ -353,8 +354,8 @@ class Client:
           RequestError. These apply to the verbs of `Api`: `request` sends its request unchanged.
         - `use_session_send`: send through `Session.send`, so that mocks of it work. `clock`: for tests.
 
-        Raises ConfigError, RequestError (headers, `own_writes`, `workers`, the options of writes) and AuthError for
-        what cannot work, TypeError for an observer that is not an Observer.
+        For arguments that cannot work, raises ConfigError, AuthError, or RequestError (headers, `own_writes`,
+        `workers`, the options of writes); raises TypeError for an observer that is not an Observer.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
@@ -492,7 +493,7 @@ class Client:
 
     @property
     def discovery(self) -> Discovery:
-        """What the server serves; requested when it is needed and kept for some minutes."""
+        """The kinds that the server serves; requested on first use and kept for some minutes."""
         found = self._discovery
         if found is None:
             with unforked():  # few programs need it, none at start
@@ -515,7 +516,8 @@ class Client:
         return Call(request, deadline, self._ended_by(stop, closing), headers=dict(request.headers), closing=closing)
 
     def _ended_by(self, stop: StopToken | None, closing: StopToken) -> StopToken:
-        """What ends a call: the caller's token, `close`, and the end of the controller's run that makes the call."""
+        """The tokens that end a call: the caller's token, `close`, and the end of the controller's run that makes the
+        call."""
         scoped = scoped_stop()
         if scoped is not None:
             tokens = (closing, scoped) if stop is None else (stop, closing, scoped)

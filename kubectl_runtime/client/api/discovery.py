@@ -1,6 +1,6 @@
-"""What the server serves: kinds by name, with their verbs and subresources.
+"""Discovery: the kinds that the server serves, by name, with their verbs and subresources.
 
-One request each goes to `/api` and `/apis` (aggregated discovery); a server without aggregated discovery gets one
+It sends one request to `/api` and one to `/apis` (aggregated discovery); a server without aggregated discovery gets one
 request per group version. A group that fails or cannot be decoded is logged once, left out, and requested again at the
 next refresh.
 
@@ -49,7 +49,7 @@ _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryL
 
 
 class Asked(Protocol):
-    """What Discovery needs of a `Client`."""
+    """The part of a `Client` that Discovery needs."""
 
     @property
     def config(self) -> Config:
@@ -163,14 +163,14 @@ class Discovery:
         return ApiGroup(name, tuple(kind for version in versions for kind in self.pinned_group(version)))
 
     def _looked_up(self, find: Callable[[tuple[ServedKind, ...]], ServedKind | None]) -> ServedKind | None:
-        """Search the kept answers, then those of a new request."""
+        """Search the kept answers, then the answers to a new request."""
         for refresh in (False, True):
             if (found := find(self.kinds(refresh=refresh))) is not None:
                 return found
         return None
 
     def _not_served(self, what: str, near: Iterable[str], group: str | None = None) -> DiscoveryError:
-        """The error for a kind that was not found: in `group`, or in any if that is None."""
+        """The error for a kind that was not found in `group`, or in any group if that is None."""
         names = " or ".join(near)
         hint = f": did you mean {names}?" if names else ": is its CRD installed?"
         failing = sorted(version for version in [*self._failing]
@@ -210,7 +210,8 @@ class Discovery:
         return tuple(found)
 
     def _of_version(self, api_version: str, *, bounded: bool = False) -> list[ServedKind]:
-        """The kinds of one group version. `bounded`: one attempt of `GROUP_PATIENCE`, since the other groups wait."""
+        """The kinds of one group version. `bounded`: make one attempt of at most `GROUP_PATIENCE`, because the other
+        groups wait."""
         group, version = split_api_version(api_version)
         path = path_of(segment(group, "group") if group else "", segment(version, "version"))
         return self._read(path, self._get(path, bounded=bounded), lambda body: of_version(body, api_version))

@@ -1,11 +1,12 @@
-"""Namespaces that come and go: one kind in those that a pattern, labels or a set of names choose at each moment.
+"""A changing selection of namespaces: one kind in the namespaces that a pattern, labels or a set of names select at
+each moment.
 
-    NamespaceSet           names that code changes while a controller runs
-    NamespaceSelection     what chooses: a pattern of names, labels of namespaces, or a NamespaceSet
-    SelectedNamespaces     one kind in the chosen namespaces, as one thing to watch; made by `Api.namespaces`
+    NamespaceSet names that code changes while a controller runs NamespaceSelection the selection: a pattern of names,
+    labels of namespaces, or a NamespaceSet SelectedNamespaces one kind in the selected namespaces, watched as a whole;
+    made by `Api.namespaces`
 
-Nothing here makes a request: `runtime.triggers.namespaces_driver` watches. A pattern is decided
-by the name alone; labels are known to the server only.
+Nothing here makes a request: `runtime.triggers.namespaces_driver` watches. A pattern needs only the name of a
+namespace; its labels have to be read from the server.
 """
 from __future__ import annotations
 
@@ -34,10 +35,9 @@ _LONGEST = 63
 
 
 class NamespaceSet:
-    """The names of namespaces, for `Api.namespaces`; what watches them follows each change. Safe to use from any
-    thread.
+    """A set of namespaces for `Api.namespaces`; watches follow each change of the set. Safe to use from any thread.
 
-    Raises RequestError for what is no name of a namespace, and for a text in place of a list of names.
+    Raises RequestError for an invalid name of a namespace, and for a text in place of a list of names.
 
     >>> tenants = NamespaceSet(["team-a"])
     >>> controller = Controller(Api.namespaces(client, ConfigMap, tenants))
@@ -105,7 +105,7 @@ class NamespaceSet:
 
 @dataclass(frozen=True)
 class NamespaceSelection:
-    """What chooses namespaces: a pattern (`*` and `?`) and labels, which both have to match, or a set."""
+    """A selection of namespaces: a pattern (`*` and `?`) and labels, which must both match, or a set."""
 
     like: str | None = None
     labels: str | None = None
@@ -114,8 +114,8 @@ class NamespaceSelection:
 
     @classmethod
     def of(cls, like: object, labels: LabelSelection | None) -> NamespaceSelection:
-        """A pattern, labels, or both. Raises RequestError for what can be neither, and for an empty one, which would
-        be all namespaces."""
+        """A pattern, labels, or both. Raises RequestError for an invalid pattern or selector, and for an empty one,
+        which would select all namespaces."""
         if like is not None and (not isinstance(like, str) or not like or not _OF_PATTERNS.issuperset(like)
                                  or len(like.replace("*", "")) > _LONGEST):
             raise RequestError(f"like is a pattern of names of namespaces, such as 'team-*', not {like!r}")
@@ -127,11 +127,11 @@ class NamespaceSelection:
 
     @property
     def decides_by_name(self) -> bool:
-        """Whether a name alone says if a namespace is chosen, at any time."""
+        """Whether the name of a namespace alone decides if it is selected."""
         return self.chosen is None and self.labels is None
 
     def fits(self, name: object) -> bool:
-        """Whether a namespace of this name may be chosen, now or later."""
+        """Whether a namespace of this name may be selected, now or later."""
         if self.like is not None:
             return isinstance(name, str) and fnmatchcase(name, self.like)
         return True
@@ -143,8 +143,8 @@ class NamespaceSelection:
 
 
 class SelectedNamespaces(Generic[K]):
-    """One kind in the namespaces that are chosen at each moment, made by `Api.namespaces`: for a controller's watches
-    and for `watch_store`. It has no verbs: take an `Api.namespaced`. Immutable; safe to use from any thread.
+    """One kind in the currently selected namespaces, made by `Api.namespaces`: for a controller's watches and for
+    `watch_store`. It has no verbs: take an `Api.namespaced`. Immutable; safe to use from any thread.
 
     >>> Controller(Api.namespaces(client, ConfigMap, like="team-*"))
     <...Controller ...>
@@ -179,7 +179,7 @@ class SelectedNamespaces(Generic[K]):
 
     @property
     def place(self) -> Place:
-        """Where a request for all of them goes."""
+        """The scope of a request for all selected namespaces."""
         return self.everywhere.place  # type: ignore[no-any-return]
 
     @property
@@ -188,7 +188,7 @@ class SelectedNamespaces(Generic[K]):
 
     @property
     def apis(self) -> tuple[Any, ...]:
-        """What a controller watches: itself, as one watch serves all of them."""
+        """The targets for a controller's watches: only this object, because one watch serves all namespaces."""
         return (self,)
 
     def within(self, namespace: str) -> Any:
@@ -201,7 +201,7 @@ class SelectedNamespaces(Generic[K]):
         return type(self.everywhere).all(self.client, NAMESPACE).with_metadata_only()
 
     def with_metadata_only(self) -> SelectedNamespaces[Any]:
-        """An Api of the same namespaces that asks for metadata alone: see `Api.with_metadata_only`."""
+        """An Api of the same namespaces that requests only metadata: see `Api.with_metadata_only`."""
         return SelectedNamespaces(self.everywhere.with_metadata_only(), self.selection)
 
     def with_fields(self, view: type[Any]) -> SelectedNamespaces[Any]:

@@ -1,7 +1,7 @@
 """The verbs of subresources, which every `Api` has: status, scale, and any other by its name.
 
-All of them block and raise as the verbs of `Api` do. A status verb returns the object; a scale verb returns a `Scale`;
-the verbs for any other subresource return plain JSON.
+They block and raise like the verbs of `Api`. A status verb returns the object; a scale verb returns a `Scale`; the
+verbs for any other subresource return plain JSON.
 """
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ K = TypeVar("K")
 
 
 class ScaleSpec(Part, kw_only=True):
-    """What is wanted: the number of replicas."""
+    """The spec of a Scale: the desired number of replicas."""
 
     replicas: Sent[int] = 0
 
 
 class ScaleStatus(Part, kw_only=True):
-    """What there is: the number of replicas, and the label selector of their Pods as a query."""
+    """The status of a Scale: the current number of replicas, and the label selector of their Pods as a query."""
 
     replicas: Sent[int] = 0
     selector: str | None = None

@@ -2,8 +2,8 @@
 
 Resuming and listing again is the watcher's task. A reset, the end of the body and the stop token all end the iteration,
 since each means "watch again from the last version"; `WatchStream.broke` distinguishes a failed connection from an
-orderly end. What follows the last newline is used if it is a Status, or if it is a whole event and the end was orderly;
-otherwise it is dropped, and the server sends it again.
+orderly end. Data after the last newline is used if it is a Status, or if it is a whole event and the stream ended in
+order; otherwise it is dropped, and the server sends it again.
 """
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
 
 
 class _Pieces:
-    """The chunks of a stream until it ends for any reason; only RequestTimeout is raised. `broke` is the error that
+    """Yield the chunks of a stream until it ends for any reason; raise only RequestTimeout. `broke` is the error that
     ended it; None after an orderly end."""
 
     def __init__(self, stream: ByteStream) -> None:

@@ -1,1 +1,1 @@
-"""The server's address, whom to trust, and the client's credentials: configuration, kubeconfigs, proxies."""
+"""Configuration, kubeconfigs and proxies: the server's address, the trusted CAs, and the client's credentials."""

@@ -1,8 +1,8 @@
 """Credentials: the value of the Authorization header, and its renewal when the server rejects it.
 
 `header()` returns the current value. It may block on a file or a plugin, in one thread at a time; the other threads use
-the result. `refresh(rejected)` is called after a 401: it obtains new credentials, once, and returns True if there is
-something else to try. Both raise AuthError at `deadline`, a point on the clock (seconds, monotonic).
+the result. `refresh(rejected)` is called after a 401: it obtains new credentials once, and returns True if there are
+other credentials to try. Both raise AuthError at `deadline`, a point on the clock (seconds, monotonic).
 
 Every implementation keeps its current value as one immutable snapshot that is replaced as a whole, so that readers take
 no lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
@@ -16,11 +16,11 @@ no lock. Safe to use from any thread. No credential appears in a repr, a log lin
     expired     yes                 as none
 
 An attempt has its own thread, so that every caller waits only until its deadline or the stop token of its
-`scoped_stop`. If all callers left at their deadlines the attempt still delivers its value. It is abandoned after
-`LONGEST_ATTEMPT`, since what it calls may never return (the next caller starts another), and when no caller waits and
-the token of a caller is set (a stopped watch, a closed client). After a failed attempt there is none for
-`QUIET_PERIOD`: a valid value stays in use, else callers get the same error. The child of a fork forgets an attempt of
-the parent.
+`scoped_stop`. An attempt still delivers its value after all callers have left at their deadlines. It is abandoned after
+`LONGEST_ATTEMPT`, because the program or service that it calls may never return (the next caller starts another
+attempt). It is also abandoned when no caller waits and the token of a caller is set (a stopped watch, a closed client).
+After a failed attempt there is no further attempt for `QUIET_PERIOD`: a valid value stays in use, otherwise callers get
+the same error. The child of a fork forgets an attempt of the parent.
 """
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ClientCertificate:
 
 
 class Credentials(Protocol):
-    """What identifies the client to the server. Implementations are safe to use from any thread."""
+    """The credentials that identify the client to the server. Implementations are safe to use from any thread."""
 
     def header(self, deadline: float | None = None) -> str | None:
         """The value of the Authorization header; None when there is no such header. Blocks until `deadline` at most.
@@ -376,7 +376,7 @@ class Renewal(Generic[Value]):
         raise AuthError(f"{self._name} gave no credentials within the call's deadline")
 
     def _abandon_after(self, attempt: _Attempt[Value], stop: StopToken) -> None:
-        """Let `stop` end the attempt once no caller waits for it, even after this caller has left."""
+        """Let `stop` end the attempt once no caller waits for it, even after the calling thread has left."""
         forget = stop.on_set(partial(self._abandon_unless_awaited, attempt))
         with self._lock:
             kept = attempt.is_running

@@ -49,8 +49,7 @@ class Impersonation:
 
 
 def faults(user: object, groups: object, uid: object, extra: object) -> Iterator[tuple[str, str]]:
-    """What is wrong with the fields of an Impersonation: names (`groups[1]`) and problems, worded to follow the
-    name."""
+    """The invalid fields of an Impersonation: names (`groups[1]`) and problems, worded to follow the name."""
     if not user:
         yield "user", "is needed: groups, uid and extra are only sent with a user"
     elif problem := fault_of(user, identity=True):
@@ -129,8 +128,8 @@ def check_server_name(name: str, origin: str) -> None:
 
 
 def checked_url(url: str, origin: str, *, tls: bool) -> str:
-    """The server's URL without trailing slashes, with its scheme in lower case; without a scheme it becomes https if
-    there is TLS data (`tls`).
+    """The server's URL without trailing slashes and with its scheme in lower case. If it has no scheme, the scheme
+    becomes https when there is TLS data (`tls`).
 
     Raises ConfigError; a password in the URL is not shown.
     """
@@ -181,8 +180,8 @@ def is_name(name: str) -> bool:
 
 
 def _is_usual(character: str) -> bool:
-    """Whether a non-ASCII host name may have this character: letters and digits of any script, with their marks. Not
-    allowed are symbols, compatibility letters (the Kelvin sign), and the underscore, which IDNA does not know."""
+    """Whether a non-ASCII host name may have this character: letters and digits of any script, with their marks.
+    Symbols, compatibility letters (the Kelvin sign), and the underscore, which IDNA does not allow, are refused."""
     own = unicodedata.normalize("NFKC", character) == character
     return own and (character.isalnum() or character in "-." or unicodedata.category(character).startswith("M"))
 
@@ -237,7 +236,7 @@ class FollowedFile:
             raise ConfigError(f"cannot read {self.name}: {reading_problem(error)}") from None
 
     def has_changed(self) -> bool:
-        """Whether the file differs from the one that `read` found."""
+        """Whether the file has changed since the last `read`."""
         return self._look() != self._seen
 
     def _look(self) -> tuple[int, ...] | None:

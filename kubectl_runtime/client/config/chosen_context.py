@@ -1,11 +1,11 @@
 """From one context of a kubeconfig to the arguments of a `Config`, checked as kubectl 1.32 does.
 
-Only what the context uses is checked: a server, one way to log in, readable files, complete plugins. A token or token
-file outranks a user name, a user name outranks a client certificate, and an exec plugin or auth provider ranks last.
-Every error names file and field, and never shows a value that may be a secret.
+Only the parts that the context uses are checked: a server, one way to log in, readable files, complete plugins. A token
+or token file outranks a user name, a user name outranks a client certificate, and an exec plugin or auth provider ranks
+last. Every error names file and field, and never shows a value that may be a secret.
 
-It is stricter than kubectl in one point: the context's user and cluster, and a server, must exist, where kubectl goes
-on anonymously or to localhost:8080.
+It is stricter than kubectl in one point: the context's user and cluster, and a server, must exist; kubectl continues
+anonymously or with localhost:8080.
 """
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def _select(kubeconfig: Kubeconfig, name: str) -> tuple[Entry[Cluster], Entry[Us
 
 
 def _check_cluster(cluster: Entry[Cluster], *, tls: bool) -> None:
-    """Check what a Config would refuse as well, with messages that name the field. `tls`: there is TLS data."""
+    """Check the settings that a Config would refuse as well, with messages that name the field. `tls`: there is TLS
+    data."""
     content = cluster.content
     if not content.server:
         _refuse(cluster, "server", "is missing")

@@ -1,4 +1,4 @@
-"""`Config`: where the API server is, whom to trust, and which credentials to use.
+"""`Config`: the address of the API server, the trusted CAs, and the credentials.
 
     Config.infer()              kubeconfig ($KUBECONFIG, else ~/.kube/config), then the Pod's service account
     Config.from_kubeconfig()    only a kubeconfig: files, a mapping, a text
@@ -149,7 +149,7 @@ class Config:
 
     @property
     def withholds_credentials(self) -> bool:
-        """Whether no credentials are sent, since anyone on the network path could read them."""
+        """Whether credentials are withheld, because anyone on the network path could read them."""
         encrypted = self.cluster_url.startswith("https://")
         near = is_loopback_url(self.cluster_url) and self.proxy_url is None
         return not (encrypted or near or self.allow_plain_http_credentials)

@@ -6,9 +6,10 @@ The first file that defines a name wins as a whole; so does the first non-empty 
 empty list entries are skipped. A `null` list is an empty list. A name may occur once per list. Unlike kubectl, which
 reads only the first document of a file, all documents of a file are merged, as in kube-rs.
 
-Types are checked strictly, also in entries that no context uses: text is not accepted as a boolean, number or list, nor
-the reverse. `null` is an absent value. Unknown fields are ignored; field names are case-sensitive. Completeness is
-checked when a context is chosen (see chosen_context). Errors name file, field and expected type, never the value.
+Types are checked strictly, including in entries that no context uses: text is not accepted as a boolean, number or
+list, and vice versa. `null` is an absent value. Unknown fields are ignored; field names are case-sensitive.
+Completeness is checked when a context is chosen (see chosen_context). Errors name file, field and expected type, never
+the value.
 """
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class Extension(_Part, frozen=True):
 
 
 class Cluster(_Part, frozen=True):
-    """A cluster of a kubeconfig: the address of its server, and whom to trust."""
+    """A cluster of a kubeconfig: the address of its server, and the trusted CAs."""
 
     server: str | None = None
     tls_server_name: str | None = None
@@ -280,7 +281,7 @@ class Kubeconfig(msgspec.Struct):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], source: str = "the kubeconfig mapping") -> Self:
-        """From a mapping, as a YAML parser returns it; otherwise as `from_text`."""
+        """From a mapping, as a YAML parser returns it. Paths and errors as for `from_text`."""
         made, content = cls(files=[source]), SecretMapping(content)
         with frames_hidden():
             made._merge(content, source, Path.cwd())

@@ -107,7 +107,7 @@ def _require_socks(source: str) -> None:
 
 
 def is_loopback_url(url: str) -> bool:
-    """Whether what is sent to `url` stays on this machine."""
+    """Whether requests to `url` stay on this machine."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:

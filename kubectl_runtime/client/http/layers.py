@@ -59,7 +59,7 @@ class ObservedCredentials:
         self._last: tuple[str | None, ClientCertificate | None] | None = None
 
     def header(self, deadline: float | None = None) -> str | None:
-        """As the wrapped credentials; a changed value and a failure are reported to the observer."""
+        """Return the value of the wrapped credentials; report a changed value and a failure to the observer."""
         if not is_heard(self._observer):
             return self._credentials.header(deadline)
         begun = self._clock.monotonic()
@@ -68,7 +68,7 @@ class ObservedCredentials:
         return header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """As the wrapped credentials; success and failure are reported to the observer."""
+        """Refresh the wrapped credentials; report success and failure to the observer."""
         begun = self._clock.monotonic()
         helped = self._ask(begun, lambda: self._credentials.refresh(rejected, deadline))
         if helped:

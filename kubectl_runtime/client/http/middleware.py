@@ -212,7 +212,7 @@ def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observ
 
 
 def _concluded(call: Call, answer: Answer) -> Answer:
-    """The meaning of the answer to a repeated request, when an earlier attempt may have been carried out."""
+    """Interpret the answer to a repeated request whose earlier attempt may have been carried out."""
     status = deleted_before(call.request, answer.status, answer.body)
     return answer if status is None else Answer(HTTPStatus.OK, {"Content-Type": "application/json"}, status)
 

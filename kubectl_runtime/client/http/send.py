@@ -1,4 +1,4 @@
-"""One attempt of a call, and what may end, delay or refuse it: deadline, stop tokens, fences, rate limit.
+"""One attempt of a call, with everything that may end, delay or refuse it: deadline, stop tokens, fences, rate limit.
 
     call     the attempt ends when                              while
     a read   the call's token is set                            it waits for anything
@@ -15,8 +15,8 @@ server would hold the thread until the deadline.
 
 `Fence` is a layer that lets a write pass only if its check does. It also holds in the runs of the controllers of all
 related clients, that is, of a client and the clients derived from it, which share connections: an elected controller
-cannot bypass it by another of these clients. Threads with a copy of the run's context are covered, threads that a run
-merely started are not (see `core.scope`). Unrelated clients, and related ones outside of runs, are not fenced.
+cannot bypass it by another of these clients. It covers threads with a copy of the run's context, but not threads that a
+run started without one (see `core.scope`). Unrelated clients, and related ones outside of runs, are not fenced.
 
 `Reachability` is shared by all requests of a client. After a request without any answer (`lost`) the server counts as
 away until an answer comes. Meanwhile watches take turns, the first after about a second, then one every 5 s, so that an
@@ -26,8 +26,8 @@ server has come back.
 
 `RateLimit` is off by default, since the server has its own fairness and answers 429. It is a token bucket that holds
 `burst` tokens and gains `qps` a second. Attempts take tokens in the order in which they came, so no second has more
-than `qps + burst - 1` attempts. Watches are not counted, nor are Leases, whose holder would lose them by waiting. A
-wait that would pass the call's deadline fails at once; the call's stop token ends a wait.
+than `qps + burst - 1` attempts. Watches are not counted. Neither are requests for Leases, whose holder would lose them
+by waiting. A wait that would pass the call's deadline fails at once; the call's stop token ends a wait.
 """
 from __future__ import annotations
 
@@ -318,7 +318,7 @@ _LEAST = 0.001
 
 
 class Carrier(Protocol):
-    """What this side needs of a wire (client/wire)."""
+    """The methods of a wire (client/wire) that this module needs."""
 
     def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
         """Send `call` once; `connect` is the limit in seconds for having a connection. Blocks for at most `left`
@@ -330,9 +330,9 @@ def exchange(carrier: Callable[[], Carrier | None], config: Config, clock: Clock
              observer: Together, family: object) -> Send:
     """Sends a call once, unchanged. `carrier` returns the current wire, None once the client is closed.
 
-    `reachability` limits the time for connecting, and is notified of every answer; `observer`, of how each attempt
-    ended, those that raised included. The fences of the run for which the thread works apply if the run is of this
-    `family` of clients.
+    `reachability` limits the time for connecting, and is notified of every answer; `observer` is notified of the
+    outcome of each attempt, including attempts that raised. The fences of the run for which the thread works apply if
+    the run is of this `family` of clients.
     """
     server = urlsplit(config.cluster_url).netloc
     host = server.rpartition("@")[2]

@@ -150,7 +150,7 @@ class TlsInTls:
             view = view[self.send(view):]
 
     def _done(self, act: Any, *arguments: Any) -> Any:
-        """`act(*arguments)` on the inner TLS, doing the reads and writes that it needs."""
+        """Call `act(*arguments)` of the inner TLS, and do the reads and writes that it requires."""
         while True:
             try:
                 result = act(*arguments)
@@ -264,7 +264,7 @@ class TlsSource:
         return self._context
 
     def explain(self, error: ssl.SSLError) -> None:
-        """Add to `error`, from a failed connection, which file or data it is about."""
+        """Add to `error`, from a failed connection, the name of the file or data that caused it."""
         if isinstance(error, ssl.SSLCertVerificationError):
             about = f"trusted is what is in {self._ca_source}"
         elif "ALERT" in (error.reason or "").upper() and self._certificate is not None:

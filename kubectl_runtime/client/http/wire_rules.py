@@ -1,4 +1,4 @@
-"""`WireRules`: how a client's requests are carried: its proxy, whom TLS trusts, and its client certificate.
+"""`WireRules`: the connection settings of a client: its proxy, the trusted CAs, and its client certificate.
 
 The rules are complete, and checked, when the client is made. The wire itself (client/wire), which needs requests, is
 built from them at the first call.

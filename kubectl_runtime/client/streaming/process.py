@@ -60,7 +60,7 @@ class Channels:
         self._websocket: WebSocket | None = None
 
     def carried_by(self, websocket: WebSocket) -> None:
-        """Set the websocket for `read` and `write`; it was made with this inbox."""
+        """Set the websocket for `read` and `write`; the websocket was made with this inbox."""
         self._websocket = websocket
 
     @property
@@ -106,9 +106,9 @@ class Channels:
             return piece
 
     def gathered(self, channel: int, is_enough: Callable[[bytes], bool], timeout: float | None = None) -> bytes:
-        """All bytes of `channel`, once `is_enough` of them is true or no more will come. They stay there, so that any
-        number of threads may wait for them. Blocks until then. Raises as `read`, but if the connection broke after
-        some bytes came it returns these.
+        """All bytes of `channel`, once `is_enough` is true for them or no more will come. They stay there, so that any
+        number of threads may wait for them. Blocks until then. Raises as `read`, but if the connection broke after some
+        bytes came it returns these.
 
         `is_enough` is called with the condition held, also by the websocket's thread.
         """
@@ -141,7 +141,7 @@ class Channels:
         return b""
 
     def held_text(self, channel: int) -> str | None:
-        """What has come on `channel` so far, as text, without removing it; None when nothing has."""
+        """The data received on `channel` so far, as text, without removing it; None when nothing has."""
         with self.websocket.condition:
             pieces = self._pieces.get(channel)
             return b"".join(pieces).decode("utf-8", "replace") if pieces else None

@@ -1,7 +1,7 @@
 """`RequestsCarrier`: the wire of one process with one client certificate; each call goes through one of two adapters.
 
-A call goes from `ApiAdapter.carry` to a connection and back, past the classes of requests and urllib3 for requests
-and answers, which cost as much CPU time as the rest of it. A stream, a call of a given session, and any call while
+A call goes from `ApiAdapter.carry` to a connection and back, bypassing the request and answer classes of requests and
+urllib3, which cost as much CPU time as the rest of the call. A stream, a call of a given session, and any call while
 something (`responses`, a tracer) replaces `HTTPAdapter.send`, goes through that `send`, with a prepared request that is
 built directly, not by `Session.prepare_request`.
 
@@ -131,8 +131,8 @@ class _Pool(HTTPConnectionPool):
 
     def urlopen(self, method: str, url: str, body: Any = None, headers: Any = None,  # type: ignore[override]
                 retries: Any = None, *more: Any, **options: Any) -> Any:
-        """As the base class, for what `HTTPAdapter.send` needs: one attempt, whose answer is not read yet and causes no
-        redirect."""
+        """As in the base class, limited to the needs of `HTTPAdapter.send`: one attempt, without redirects, whose
+        answer is not read yet."""
         timeout = options.get("timeout")
         if more or options.get("chunked") or not isinstance(timeout, Timeout):
             return super().urlopen(method, url, body, headers, retries, *more, **options)
@@ -188,8 +188,8 @@ class _TlsPool(_Pool, HTTPSConnectionPool):
     ConnectionCls = ApiTlsConnection  # type: ignore[assignment] # it takes a TlsSource for a context
 
     def _validate_conn(self, conn: Any) -> None:
-        """As the base class, but a server whose certificate need not be verified (`insecure-skip-tls-verify`) causes no
-        warning at each request."""
+        """As in the base class, but without a warning at each request to a server whose certificate is not verified
+        (`insecure-skip-tls-verify`)."""
         if conn.is_closed:
             conn.connect()
 
@@ -263,8 +263,8 @@ class ApiAdapter(HTTPAdapter):
         return _TlsPool(self._host, self._port, ssl_context=tls, **options)
 
     def carry(self, call: Call, limits: Limits, clock: Clock) -> Answer:
-        """Send a call, and read its answer, without the classes of requests and urllib3 for requests and answers, which
-        cost as much as all the rest. Raises as `_Pool.exchange` and `read_body` do."""
+        """Send a call, and read its answer, without the request and answer classes of requests and urllib3, which cost
+        as much CPU time as the rest of the call. Raises as `_Pool.exchange` and `read_body` do."""
         pool, request = self._pool, call.request
         connection, answered = pool.exchange(request.method, self._target(call.url, call.headers), request.body,
                                            _headers(call), limits)
@@ -409,7 +409,8 @@ _SWITCHED = "it has switched protocols without being asked to"
 
 @cache
 def _is_requests_own(send: Callable[..., Response]) -> bool:
-    """Whether nothing has replaced `HTTPAdapter.send`; what has wants to see each request, as `responses` does."""
+    """Whether `HTTPAdapter.send` is the original. A tool that replaces it, such as `responses`, needs to see each
+    request."""
     return type(send) is FunctionType and send.__module__ == HTTPAdapter.__module__ and not hasattr(send, "__wrapped__")
 
 

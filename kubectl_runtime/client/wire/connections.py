@@ -2,8 +2,9 @@
 
 - `request` sends the head in one piece and, together with the body, in one write; http.client writes them separately
   and checks and encodes each line. A head of an unusual form is left to http.client (`request_head`).
-- `received` takes an answer of the most usual form, all of which comes at once, from the received bytes. That is nearly
-  every answer to a call; the classes for answers of http.client, urllib3 and requests cost more CPU time than the rest.
+- `received` takes an answer of the most usual form from the received bytes, if the whole answer arrives at once. That
+  is nearly every answer to a call; the classes for answers of http.client, urllib3 and requests cost more CPU time than
+  the rest.
 - `getresponse`, and `received` for any other answer, read the head in one step where it is of the usual form (HTTP/1.1,
   `Name: value` lines, all of it in the first data). The standard library reads any other head; its limits hold in both
   cases.
@@ -172,7 +173,8 @@ def _parsed(data: bytes) -> tuple[int, str, list[tuple[str, str]], int] | None:
 
 
 class AnswerHeaders(Mapping[str, str]):
-    """The headers of an answer that has none twice, by their names in any case; iterates over the names as sent."""
+    """The headers of an answer without repeated headers, by their names in any case; iterates over the names as
+    sent."""
 
     __slots__ = ("_lines", "_values")
 
@@ -225,7 +227,8 @@ def whole_answer(data: bytes) -> WholeAnswer | None:
 
 
 class _Begun:
-    """The connection of an answer that begins with `data`, as much as http.client's response needs of it."""
+    """A stand-in for the connection of an answer that begins with `data`, with the methods that http.client's response
+    needs."""
 
     def __init__(self, data: bytes, connection: Any) -> None:
         self._data, self._connection = data, connection
@@ -471,7 +474,7 @@ class ApiConnection(HTTPConnection):
 
     def received(self) -> WholeAnswer | QuickResponse:
         """The answer to the request that was sent: all of it, if it comes at once and in the most usual form, otherwise
-        its head, of which http.client's response is made. Blocks and raises as `getresponse`."""
+        its head, from which http.client's response is made. Blocks and raises as `getresponse`."""
         asked, self._asked = self._asked, None
         connection: Any = self.sock
         if asked is None:  # http.client has sent it
@@ -498,7 +501,7 @@ class ApiConnection(HTTPConnection):
         return answer  # type: ignore[no-any-return] # http.client's private attributes are not in its stubs
 
     def _host_header(self) -> str:
-        """As http.client has it: the host, with the port unless it is the scheme's default."""
+        """The Host header as http.client makes it: the host, with the port unless it is the scheme's default."""
         if not self._named:
             host, port = self.host, self.port
             if ":" in host:
@@ -539,7 +542,8 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
         """Send one request. Raises as http.client does, and BrokenPipeError when the connection has ended, as without
-        TLS: urllib3 then reads the server's last answer, which may say why it refuses the client certificate."""
+        TLS: urllib3 then reads the server's last answer, which may have the reason why it refuses the client
+        certificate."""
         try:
             super().request(method, url, body, headers, chunked=chunked, **options)
         except ENDED as error:

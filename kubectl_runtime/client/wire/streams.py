@@ -456,7 +456,7 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
 
 
 def check_coding(response: Response, request: Request) -> None:
-    """Raise UnexpectedAnswer for an unreadable Content-Encoding. An error, whose status matters more than its text,
+    """Raise UnexpectedAnswer for an unreadable Content-Encoding. For an error, whose status matters more than its text,
     raises UnknownCoding."""
     try:
         content_coding(response.headers)
@@ -507,7 +507,7 @@ def _is_one_object(request: Request) -> bool:
 
 
 def _ends_with_the_connection(raw: Framed) -> bool:
-    """Whether nothing says how long the body is. http.client takes a connection that is cut within the head for the
+    """Whether the length of the body is unknown. http.client takes a connection that is cut within the head for the
     head's end; what is left of the head then says no length, and there is no body. (HTTP/1.0 and mocks may do so on
     purpose.)"""
     return raw.version == _HTTP_1_1 and raw.length_remaining is None and not raw.chunked
