@@ -1,7 +1,8 @@
 """A certificate authority and its certificates, made in memory: for servers, and for users of a cluster.
 
 Only this module imports the package cryptography, on first use; the extra ``kubectl_runtime[tls]`` installs it. Keys
-are elliptic-curve keys (P-256), made in a few milliseconds. Validity uses real time, since the peer checks it so.
+are elliptic-curve keys (P-256), made in a few milliseconds. Validity uses real time, because the peer checks it against
+real time.
 """
 
 from __future__ import annotations

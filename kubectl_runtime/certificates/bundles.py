@@ -1,6 +1,6 @@
 """Bundles of CAs as PEM, private files, and TLS contexts of servers.
 
-A bundle is what a client trusts; several servers, each with its own authority, maintain it together.
+A bundle holds the CAs that a client trusts; several servers, each with its own authority, maintain it together.
 
     private_file(content)           content for OpenSSL, which reads keys only from files, for the time of a block; it
     is
@@ -40,15 +40,15 @@ def certificates_in(bundle: bytes) -> list[bytes]:
 
 
 def joined(bundle: bytes, ours: Iterable[bytes]) -> bytes:
-    """`bundle` with those of `ours` that it lacks. It parses none of them, so it needs no cryptography."""
+    """`bundle` with the certificates of `ours` that it lacks. It parses none of them, so it needs no cryptography."""
     there = certificates_in(bundle)
     lacking = [one for one in ours if one not in there]
     return b"".join([*there, *lacking]) if lacking else bundle
 
 
 def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name: str, now: datetime) -> bytes:
-    """`bundle` with `ours`, and without `gone`, expired certificates, and the oldest beyond `MOST` of those called
-    `name`.
+    """`bundle` with `ours`, and without `gone`, expired certificates, and the oldest certificates called `name` beyond
+    `MOST`.
 
     Certificates of other names stay. Returns the same bytes if nothing changes. Raises `MissingExtra`.
     """
@@ -124,7 +124,7 @@ def write_private(path: str | os.PathLike[str], content: bytes) -> None:
 
 def server_context(certificate: Certificate, client_ca: bytes | None = None) -> ssl.SSLContext:
     """The TLS context of a server with this certificate, which may include intermediate certificates. With `client_ca`,
-    clients are asked for a certificate of that authority.
+    the server requests a certificate of that authority from clients.
 
     Raises ssl.SSLError and ValueError for a certificate and key that cannot be used together.
     """

@@ -2,9 +2,9 @@
 -`.
 
 There is one document per kind, sorted by name; several versions of one kind share a document. The same classes always
-give the same text. If one class fails, nothing is printed, so that nobody applies half of a set. `--check` compares
-with a file as YAML; comments and layout are ignored. A warning on standard error names each CEL rule over a list, map
-or string without a limit, because a cluster may refuse it.
+give the same text. If one class fails, nothing is printed, so that no partial set is applied. `--check` compares with a
+file as YAML; comments and layout are ignored. A warning on standard error names each CEL rule over a list, map or
+string without a limit, because a cluster may refuse it.
 """
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ The server and its objects outlive the operator's restarts. If the operator cann
 change of its sources; a wrong command line at the first start (for example a missing MODULE:NAME) ends it with status
 2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while the command runs.
 
-`OperatorProcess` is the child process. `Sources` finds the program's Python files and reports which have changed:
+`OperatorProcess` is the child process. `Sources` finds the program's Python files and reports changed files:
 
 - for a module in the current folder: all files below the current folder
 - for a module elsewhere: its package, or its single file, unless it is installed
@@ -130,7 +130,7 @@ Look = dict[str, tuple[int, int]]
 
 
 class Sources:
-    """The source files of a program, and which have changed. Not thread-safe."""
+    """The source files of a program, with detection of changes. Not thread-safe."""
 
     def __init__(self, module: str) -> None:
         """`module` is not imported."""

@@ -1,7 +1,7 @@
 """The command line of `kubectl-runtime`; `kubectl-runtime --help` lists the commands.
 
 Each command is a module with `add_options(parser)` and `run(options)`, which returns the exit status or raises a
-CommandError. Only the chosen command is imported, since `server` alone imports more than all others.
+CommandError. Only the chosen command is imported, because `server` alone imports more than all other commands together.
 
 Exit status: 0 success; 1 failure, with `error: …` on standard error; 2 a wrong command line.
 """
@@ -63,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def complete(arguments: Sequence[str] | None = None) -> int:
-    """The command `kubectl_complete-runtime`, which kubectl runs for `kubectl runtime ...<TAB>`: prints how the last of
-    the arguments may go on, and `:0` if it may be a file as well, otherwise `:4`. Returns 0."""
+    """The command `kubectl_complete-runtime`, which kubectl runs for `kubectl runtime ...<TAB>`. It prints the
+    completions of the last argument, then `:0` if the argument may be a file as well, otherwise `:4`. Returns 0."""
     *before, last = (sys.argv[1:] if arguments is None else list(arguments)) or [""]
     found: dict[str, str] = {}
     if not before:

@@ -68,8 +68,8 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
     `serve` and `debug` are the address and the status page if neither the options nor the program set them. `prepare`
     is called after the module is imported, `announce` with the Manager before it runs.
 
-    Raises CommandError, with a remedy, for what keeps it from running and for a failure of the program itself;
-    KubeError for an error of the library: ControllerError, LeadershipLost, an unusable configuration.
+    Raises CommandError, with a remedy, when the program cannot run, and for a failure of the program itself; KubeError
+    for an error of the library: ControllerError, LeadershipLost, an unusable configuration.
     """
     with ends_at_once():
         module = imported(options.program.module)
@@ -90,7 +90,7 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
 
 
 def tell_of_replicas(manager: Manager, config: Config) -> None:
-    """Log what a second replica would do, if there can be one and the work is not divided."""
+    """Warn that a second replica would do the same work, if there can be one and the work is not divided."""
     if config.origin == SERVICE_ACCOUNT_ORIGIN and manager.leader is None and manager.sharding is None:
         log.info("no election: each replica of this program does all of the work; with --leader-elect %s NAME one of "
                  "them works at a time", FLAGS["name"])

@@ -150,7 +150,7 @@ def _users(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
 
 
 def _check_not_shadowed(name: str, module: ModuleType) -> None:
-    """Raise CommandError for a file of the current folder whose name is that of a module that Python had already
+    """Raise CommandError for a file of the current folder that has the name of a module that Python has already
     loaded."""
     wanted = Path.cwd().joinpath(*name.split(".")).with_suffix(".py")
     found = getattr(module, "__file__", None)
@@ -179,8 +179,8 @@ def objects_in(file: Path) -> list[dict[str, Any]]:
 
 def check_written(file: Path, written: list[dict[str, Any]], wanted: list[dict[str, Any]], source: str,
                   command: str) -> None:
-    """Compare the objects of a file with those that `source` gives now. If they differ, print the difference and raise
-    CommandError, which names the `command` that writes the file."""
+    """Compare the objects of a file with the objects that `source` gives now. If they differ, print the difference and
+    raise CommandError, which names the `command` that writes the file."""
     from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     if written == wanted:

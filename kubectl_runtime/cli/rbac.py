@@ -104,7 +104,7 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Inspected:
-    """A program made with a client without a server, and what it needs."""
+    """A program made with a client without a server, and the permissions that it needs."""
 
     made: BoundController[Any] | Manager
     name: str
@@ -118,7 +118,7 @@ class Inspected:
 
 def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
     """Call the program's function and collect what it needs. `elect`: whether it runs with --leader-elect; None means:
-    if several replicas would do the same work. Raises CommandError."""
+    only if several replicas would do the same work. Raises CommandError."""
     function = program_in(imported(options.program.module), options.program)
     namespace = options.namespace
     if namespace is None:  # objects in the operator's own namespace are known once the namespace is
@@ -180,7 +180,8 @@ def _home_of(made: BoundController[Any] | Manager) -> str | None:
 
 
 def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:
-    """Warn about other objects that the operator may change because the names of its own are not known here."""
+    """Warn that the operator may change other objects as well, because the names of its own objects are not known
+    here."""
     unnamed = {right.resource for right in served if right.verb == "patch" and not right.name}
     if sharding is not None:
         unnamed.add("leases of its namespace")

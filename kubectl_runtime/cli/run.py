@@ -1,7 +1,7 @@
 """`kubectl-runtime run MODULE:NAME`: runs an operator. `run_options` has the command line.
 
 Without --dev this process is the operator (`operator`). With --dev this process is an API server with the operator in a
-child process (`develop`). Each is imported only where it is needed, since each import takes half a second.
+child process (`develop`). Each module is imported only where it is needed, because each import takes half a second.
 """
 from __future__ import annotations
 

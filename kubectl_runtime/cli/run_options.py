@@ -68,7 +68,7 @@ class ShortFormatter(logs.TextFormatter):
 
 def _log_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
                  file: TextIO | None = None, line: str | None = None) -> None:
-    """Log what `warnings.warn` reports as one line. (`logging.captureWarnings` writes two.)"""
+    """Log each message of `warnings.warn` as one line. (`logging.captureWarnings` writes two.)"""
     if file is not None:
         file.write(warnings.formatwarning(message, category, filename, lineno, line))
         return

@@ -29,7 +29,8 @@ COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW,
 
 
 class Line(NamedTuple):
-    """A row of a controller's table: the state of the key, since or until when, its name, details."""
+    """A row of a controller's table: the state of the key, the time since or until which it holds, its name,
+    details."""
 
     state: str
     time: str
@@ -242,7 +243,7 @@ def groups_of(one: ControllerState) -> list[Group]:
 
 
 def shares(wanted: Sequence[int], available: int) -> list[int]:
-    """Divide the `available` lines among the groups, equally, up to what each wants."""
+    """Divide the `available` lines equally among the groups; no group gets more lines than it needs."""
     got = [0] * len(wanted)
     while available > 0 and (open_ := [place for place, most in enumerate(wanted) if got[place] < most]):
         each = max(1, available // len(open_))

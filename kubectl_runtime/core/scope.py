@@ -97,7 +97,8 @@ class Trace(msgspec.Struct, eq=False):
 
 
 class RunScope(msgspec.Struct, eq=False):
-    """What a thread works for; see the module. It belongs to the thread that enters it, and is entered only once."""
+    """The run or call that a thread works for; see the module. It belongs to the thread that enters it, and is entered
+    only once."""
 
     stop: StopToken | None = None
     """Ends reads, streams and waits."""

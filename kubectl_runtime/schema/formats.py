@@ -170,8 +170,8 @@ def _isbn13(text: str) -> bool:
 
 
 def _hostname(text: str) -> bool:
-    """A label with at most one hyphen, as its second character, or labels before a last one with only letters: this is
-    the server's rule. Letters and symbols of all scripts count."""
+    """Either a single label with at most one hyphen, which must be its second character; or several labels, of which
+    the last has only letters. This is the server's rule. Letters and symbols of all scripts count."""
     *labels, last = text.split(".")
     if len(text.encode()) > _LONGEST_HOSTNAME or any(len(label.encode()) > _LONGEST_LABEL for label in (*labels, last)):
         return False

@@ -1,10 +1,10 @@
-"""`Backoff`: how long to wait after the n-th failure in a row. Keys, watches, calls, conflicts and events use it.
+"""`Backoff`: the wait after the n-th consecutive failure. It is used for keys, watches, calls, conflicts and Events.
 
     d = `initial` * `factor` ** (n - 1), at most `maximum`
     the delay is drawn from ((1 - `jitter`) d, (1 + `spread`) d]
 
 It is a pure value: its user counts the failures, and decides when to reset the count. `KeyBackoff`, `WatchBackoff`,
-`RetryPolicy` and `ConflictBackoff` are the public names; each makes one `Backoff` of its numbers.
+`RetryPolicy` and `ConflictBackoff` are the public names; each makes a `Backoff` from its fields.
 """
 from __future__ import annotations
 

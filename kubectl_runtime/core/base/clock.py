@@ -41,7 +41,7 @@ def duration_of(what: str, duration: Duration) -> float:
 
 
 def period_of(what: str, duration: Duration) -> float:
-    """As `duration_of`, for a time that must be more than 0 seconds."""
+    """The seconds of a duration like `duration_of`, which must be more than 0."""
     length = _length(what, duration)
     if not length > 0:
         raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
@@ -64,8 +64,8 @@ class Clock(Protocol):
         """Seconds that never go back; only differences are meaningful."""
 
     def boottime(self) -> float:
-        """As `monotonic`, but it includes the time for which the machine was suspended, if the system can tell, as
-        measured by another machine. It has its own origin: compare it only with other values of `boottime`."""
+        """Seconds like `monotonic`, but including the time for which the machine was suspended, on systems that count
+        it. It has its own origin: compare it only with other values of `boottime`."""
 
     def now(self) -> datetime:
         """The date and time, aware, in UTC."""
@@ -81,7 +81,7 @@ class SystemClock:
     """Real time: `time.monotonic`, the system's date, and real waiting.
 
     `boottime` is Linux's CLOCK_BOOTTIME, and macOS's CLOCK_MONOTONIC, which counts sleep there (Python's own monotonic
-    clock does not). Windows' monotonic clock counts it already; on other systems a suspension cannot be seen.
+    clock does not). Windows' monotonic clock counts suspensions already; on other systems they cannot be detected.
     """
 
     monotonic = staticmethod(time.monotonic)  # without a Python frame, as it is read several times for each event

@@ -15,8 +15,8 @@
       DiscoveryError        the server does not serve a kind
       MissingExtra          an extra of this library is not installed (also an ImportError)
 
-Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential.
-Errors are data: they pickle and copy to the same class, text and attributes (without traceback and cause).
+Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential. Errors
+can be pickled and copied: class, text and attributes stay, traceback and cause do not.
 
 `Status` is the API server's answer for an error (and for some deletes). `nearest` finds the name that was probably
 meant.
@@ -76,7 +76,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def causes(self) -> list[StatusCause]:
-        """What is wrong, field by field; empty when the server names no fields."""
+        """The problems of the request, field by field; empty when the server names no fields."""
         return (self.details.causes if self.details else None) or []
 
 
@@ -157,7 +157,7 @@ class UnknownFieldError(RequestError, TypeError):
 
 
 class PartialObjectError(RequestError):
-    """The object is only partly held, so it cannot replace the whole object: use patch or apply.
+    """This reader holds only a part of the object, so it cannot replace the whole object: use patch or apply.
 
     >>> meta = Api.namespaced(client, ConfigMap, "default").with_metadata_only().get("settings")
     >>> Api.namespaced(client, ConfigMap, "default").replace(meta)
@@ -208,10 +208,10 @@ class OutcomeUnknownError(TransportError):
     """A write was sent and no whole answer came, so the server may have carried it out or not: the connection was lost,
     the deadline passed, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed out".
 
-    The client does not retry such a write, since it might then happen twice: read the object before you write again.
-    In a controller do not catch it: the run is repeated with backoff, and reads the current state. `cause` is the error
-    of the last attempt, `operation` the request in words; `verb`, `kind`, `namespace` and `name` are the request's,
-    empty or None where it has none.
+    The client does not retry such a write, since it might then happen twice: read the object before you write again. In
+    a controller do not catch it: the run is repeated with backoff, and reads the current state. `cause` is the error of
+    the last attempt, `operation` the request in words; `verb`, `kind`, `namespace` and `name` describe the request;
+    each is empty or None if the request has none.
 
     >>> issubclass(OutcomeUnknownError, TransportError)
     True
@@ -361,7 +361,7 @@ def text_of(error: BaseException) -> str:
 
 
 def class_named(given: object) -> str:
-    """A wrong argument in a word, for messages: a class's own name, None, or the class of the value."""
+    """A short name of a wrong argument, for messages: the name of a class, None, or the class of a value."""
     return given.__name__ if isinstance(given, type) else "None" if given is None else type(given).__name__
 
 
@@ -400,7 +400,7 @@ def is_lost_race(error: BaseException) -> bool:
 
 
 def is_lost_test(error: BaseException) -> bool:
-    """As `is_lost_race`, for a JSON patch with `test` operations: servers answer a failed test with Invalid."""
+    """Like `is_lost_race`, for a JSON patch with `test` operations: servers answer a failed test with Invalid."""
     return is_lost_race(error) or (isinstance(error, ApiError) and error.is_invalid)
 
 

@@ -1,8 +1,8 @@
-"""Calls of user code, whose exceptions are logged and end nothing; checks of arguments; readers of untrusted objects.
+"""Calls of user code whose exceptions are only logged; checks of arguments; readers of untrusted objects.
 
-The library goes on after any exception of user code, SystemExit included: a watch that ended because of one bad object
-or one bad callback would look healthy and be dead. Only a KeyboardInterrupt in the main thread passes. The text of an
-exception is user code too, so it is read by `described`, never by `str`.
+The library continues after any exception of user code, including SystemExit: a watch that ended because of one bad
+object or one bad callback would look healthy although it is dead. Only a KeyboardInterrupt in the main thread passes.
+The text of an exception is user code too, so it is read by `described`, never by `str`.
 
 - `guarded` is for rare calls and logs each exception with its traceback.
 - `Guard` is for frequent calls of one piece of code and avoids repeated log lines:
@@ -17,7 +17,8 @@ exception is user code too, so it is read by `described`, never by `str`.
 
   A place is the class of the exception and the line that raised it.
 - `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, its line is lost, and the
-  error goes to stderr, as in `logging`, and not to the caller, which may be a watch, or a call whose write is done.
+  error goes to stderr, as in `logging`. It does not go to the caller, which may be a watch, or a call whose write was
+  carried out.
 - `Home.check` ends the child of a fork that user code made and returned from.
 - `check_api`, `check_callback` and others refuse arguments that would only fail later, in a thread, again and again.
 - `mapping`, `part_of`, `condition_of` and others read an object's plain form without trust: a part that is absent, null
@@ -49,7 +50,7 @@ Line: TypeAlias = Callable[[], None]
 
 def printable(text: str, keep: str = "") -> str:
     """`text` with unsafe characters escaped as in Python: control characters, line breaks of all kinds, and marks that
-    change the direction of writing. A terminal or a line reader would obey them. Characters in `keep` stay."""
+    change the direction of writing. A terminal or a line reader would interpret them. Characters in `keep` stay."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else
@@ -64,8 +65,8 @@ _scribe = _Scribe()
 
 
 class ProcessEnded(BaseException):
-    """Ends the process that a simulation plays: a crash. Only the simulation may catch it, so code that catches
-    everything calls `pass_interrupt` first."""
+    """Ends a simulated process, as a crash does. Only the simulation may catch it, so code that catches everything
+    calls `pass_interrupt` first."""
 
 
 class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
@@ -302,8 +303,8 @@ def _called(function: Any) -> tuple[Any, ...]:
 
 def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
     """`value`, which a user's function returned. Raises TypeError for a value that would have to be awaited, or
-    iterated unless `may_yield`. For a lambda or a decorated function only the call shows this. As a condition such a
-    value would be true."""
+    iterated unless `may_yield`. For a lambda or a decorated function only the call shows this. In a boolean context
+    such a value would count as true."""
     kind = type(value)
     if kind is GeneratorType and not may_yield:
         raise TypeError(f"{name_of(function)} returned a generator, and nothing in it has run: return the value")
@@ -324,8 +325,8 @@ class Home:
         self._process = os.getpid()
 
     def check(self, what: str, error: BaseException | None = None) -> None:
-        """End this process if it is the child of a fork that `what`, user code, made and then returned from (or raised
-        `error` in), as Python would end a program there: the work that follows is the parent's."""
+        """End this process, as Python ends a program, if the user code `what` forked and then returned (or raised
+        `error`) in the child: the work that follows belongs to the parent."""
         if os.getpid() == self._process:
             return
         status = 0 if error is None else 1
@@ -371,8 +372,8 @@ def _report(error: BaseException, where: Where, args: tuple[Any, ...]) -> None:
 
 
 def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
-    """Raise RequestError for what is likely to be passed instead of an Api: a kind, or the client. Any object with the
-    attribute `has` counts as an Api."""
+    """Raise RequestError for values that are likely to be passed by mistake instead of an Api: a kind, or the client.
+    Any object with the attribute `has` counts as an Api."""
     if isinstance(api, type) or not hasattr(api, has):
         given = api.__name__ if isinstance(api, type) else repr(api)
         raise RequestError(f"{taker} takes an Api, such as Api.all(client, Kind) or "
@@ -380,7 +381,8 @@ def check_api(api: Any, taker: str, *, has: str = "resource") -> None:
 
 
 def check_client(client: Any, taker: str) -> None:
-    """Raise RequestError for what is likely to be passed instead of a Client: None, the class, a Config."""
+    """Raise RequestError for values that are likely to be passed by mistake instead of a Client: None, the class, a
+    Config."""
     if isinstance(client, type) or not hasattr(client, "clock"):
         raise RequestError(f"{taker} takes a Client, such as Client.try_default(), not {class_named(client)}")
 
@@ -426,7 +428,8 @@ def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
 
 
 def is_current(obj: Any, entry: Mapping[str, Any]) -> bool:
-    """Whether a condition of the object is about its current spec, as far as it says. Raises DecodeError."""
+    """Whether a condition of the object is about its current spec, by its observedGeneration if it has one. Raises
+    DecodeError."""
     observed = generation_of(obj, entry)
     return observed is None or observed >= (obj.generation or 0)
 
@@ -450,7 +453,7 @@ def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
 
 
 class TellingStream(Generator[T]):
-    """A generator that also shows any thread the failure that keeps it from going on."""
+    """A generator that also shows, to any thread, the failure that stops it from making progress."""
 
     def __init__(self, stream: Generator[T]) -> None:
         self._stream = stream

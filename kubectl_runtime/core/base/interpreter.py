@@ -7,8 +7,8 @@
 - `Thread` is a thread of the library. It starts in an empty context and may outlive its starter's. (From Python 3.14 on
   a new thread has a copy of the starter's context, on a build without the GIL or under `-X thread_inherit_context`.)
 - A fork copies every lock in its current state but only the forking thread, so a lock held by another thread would stay
-  held in the child forever. A `ForkSafeLock` is free in the child. The state behind it must be usable half changed,
-  since the child may find it so. No fork can happen within `unforked`.
+  held in the child forever. A `ForkSafeLock` is free in the child. The state that the lock guards must be usable while
+  half changed, because the child may find it in this state. No fork can happen within `unforked`.
 """
 from __future__ import annotations
 
@@ -109,10 +109,10 @@ _gated: list[bool] = []
 
 @contextmanager
 def unforked() -> Iterator[None]:
-    """This block runs in one thread at a time, and forks of other threads wait for its end.
+    """The block runs in one thread at a time, and forks of other threads wait for its end.
 
-    It is for imports: the child of a fork in the middle of an import finds the module's lock held by a thread that does
-    not exist there, and waits forever. The block must be short and must not wait for anything.
+    It is for imports: if a process forks in the middle of an import, the child finds the module's lock held by a thread
+    that does not exist in the child, and waits forever. The block must be short and must not wait for anything.
     """
     if not _gated:
         _gated.append(True)

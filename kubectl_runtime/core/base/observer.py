@@ -21,13 +21,13 @@ per batch, run or request. Times are seconds; `now` is on the caller's monotonic
 and logs: as labels of metrics they would make one series each.
 
 A method is called in the thread that does the work, with no lock held, and from many threads at once. So two calls
-about one subject may arrive out of order. A `depth` comes with its `now`: only a newer value replaces a known one. Runs
-in progress are counted: up at `run_started`, down at `run_ended`, which come in pairs; so do `webhook_began` and
-`webhook_answered`.
+about one subject may arrive out of order. A `depth` comes with its `now`: only a newer value replaces a known one. To
+count runs in progress, add one at `run_started` and subtract one at `run_ended`: the two come in pairs, as do
+`webhook_began` and `webhook_answered`.
 
-A method must be short and must not block. Its exceptions are logged and do no harm: code that gets an observer from
-outside calls it through `together`. Code that calls it for each run gets its `hearers` once, so that each call is a
-plain call of Python, without a look-up by name or packed arguments.
+A method must be short and must not block. Its exceptions are only logged: code that gets an observer from a program
+calls it through `together`. Code that calls it for each run gets its `hearers` once, so that each call is a plain call
+of Python, without a look-up by name or packed arguments.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from kubectl_runtime.core.base.plain import Key
 
 
 class RunResult(StrEnum):
-    """How a run ended, the first four in controller-runtime's words: success, error, requeue_after, requeue,
+    """The outcome of a run. The first four names are controller-runtime's: success, error, requeue_after, requeue,
     terminal_error, gone, skipped.
 
     >>> RunResult.SUCCESS.value
@@ -248,8 +248,8 @@ def extensible(observer: Observer) -> Together:
 
 
 def observe_too(observer: Observer, more: Observer) -> None:
-    """Let `observer`, which `extensible` made, notify `more` as well. Call it before the client is used much: running
-    work may go on without `more`."""
+    """Let `observer`, which `extensible` made, notify `more` as well. Call it soon after the client is made: work that
+    is already running may continue without `more`."""
     assert isinstance(observer, Together)
     observer.add(more)
 

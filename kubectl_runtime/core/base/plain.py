@@ -4,13 +4,13 @@ kind.
 Every field is included, except those that are None or unset, so that two views of one object can be compared. A field
 without a default must be present when it is read, so it is written as null when it is None.
 
-Values that would reach the server as something else are refused: bytes for a text field, text for a bytes field, NaN
+Values that would arrive at the server in another form are refused: bytes for a text field, text for a bytes field, NaN
 and the infinities (null in JSON, which deletes in a merge patch), times without a time zone, and, without a declared
 type, bytes and spans of time.
 
 A `Key` is the namespace and name of an object. Stores and queues use it, since tuples hash far faster than refs. No
-namespace is None in a key. On the wire it may be absent or empty, so keys from there or from users are made by
-`namespace_or_none` or `key_of`, which makes them comparable.
+namespace is None in a key. On the wire a namespace may be absent or empty, so keys from the wire or from users are made
+by `namespace_or_none` or `key_of`, which makes them comparable.
 """
 from __future__ import annotations
 
@@ -306,7 +306,7 @@ def defaults_of(cls: Any) -> dict[str, Any]:
 
 
 def _defaults_of_attrs(cls: Any) -> dict[str, Any]:
-    """As `defaults_of`, for an attrs class; a default that is computed from other fields is left out."""
+    """The defaults of an attrs class, like `defaults_of`; a default that is computed from other fields is left out."""
     found = {}
     for field in cls.__attrs_attrs__:
         if hasattr(factory := field.default, "takes_self"):

@@ -4,16 +4,17 @@
   fields itself (`rename="camel"`, `field(name="podIP")`) is used as it is, and decodes fastest; in a dataclass
   `field(metadata={"name": "podIP"})` names one key. `with_field_names` translates the keys of plain values for classes
   that msgspec would not rename; `core.base.plain` does the other direction.
-- A `TextValue` is text in JSON and more than text in Python: a quantity, a duration in Go's notation. Such a class can
+- A `TextValue` is text in JSON and a richer type in Python: a quantity, a duration in Go's notation. Such a class can
   be the type of a field in any view: it is parsed when the view is decoded (bad text is a DecodeError with its path)
   and is its `str()` when it is sent.
 - Types reach msgspec only through `decoder_of` and `converter_of`, at the top of a module or kept by an object, and
   through `decoded` and `converted`, which cache one per type, for rare uses. All of them build in one thread at a time:
   msgspec (0.20 to 0.22) keeps its findings about a Struct on the class while it still evaluates annotations, which may
   import a module and so let other threads run; a second thread that makes a decoder of the same class finds it half
-  done, and the process crashes. Workers that read `spec` of a kind for the first time do just that. Annotations are
-  user code under this lock, so the lock is reentrant and no thread waits for it longer than `LONGEST`.
-- `DeclaredType` holds what a declared type says about the plain form of a value, computed once per type.
+  done, and the process crashes. Workers that read the `spec` of a kind for the first time do exactly this. Annotations
+  are user code under this lock, so the lock is reentrant and no thread waits for it longer than `LONGEST`.
+- `DeclaredType` holds the properties that a declared type implies for the plain form of a value, computed once per
+  type.
 """
 from __future__ import annotations
 
@@ -149,7 +150,7 @@ def _filled(hint: Any, given: Mapping[Any, Any]) -> Any:
 
 
 def needs_renaming(hint: Any) -> bool:
-    """Whether the type `hint` contains a class whose keys msgspec would not find by itself."""
+    """Whether the type `hint` contains a class whose wire keys msgspec cannot derive by itself."""
     return _needs_renaming(hint, set())
 
 

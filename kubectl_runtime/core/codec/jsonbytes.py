@@ -13,11 +13,12 @@ a value is expected count as absent.
 
 `head_of_object` and `head_of_event` cut the bytes after the head, since skipping the rest takes msgspec as long as the
 head itself. The API server writes a large object of a built-in kind with managedFields as the last of its metadata,
-then spec and status. The cut begins at managedFields if their list ends the metadata and another key follows. In JSON
-this is certain: the first bracket behind the beginning of the list is a `]`, so it ends the list or is within a text;
-but then the next quote would end the text, and no letter could follow. The decoder checks the closing braces that are
-appended, and fails if they are wrong. What was cut is not checked until it is read: broken JSON in a spec is an error
-for its reader. Custom resources have sorted metadata, with more keys behind managedFields: all of their bytes are used.
+then spec and status. The cut begins at managedFields if their list ends the metadata and another key follows. This is
+certain in JSON. The first bracket after the beginning of the list is a `]`. It ends the list, or it is inside a string;
+in a string, the next quote would end the string, and no letter could follow. The decoder checks the closing braces that
+are appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken JSON in a spec
+is an error for its reader. Custom resources have sorted metadata, with more keys behind managedFields: all of their
+bytes are used.
 
 `share` lets heads hold equal parts only once: the Pods of a ReplicaSet have the same owner and labels. It takes about a
 µs and saves about 0.7 KB a Pod. It remembers only recent parts (`REMEMBERED`): a list is sorted by name, so that
@@ -124,7 +125,7 @@ _page = decoder_of(_Page)
 def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> Record:
     """The record of one object's JSON, which it keeps. Raises DecodeError when the object cannot be identified.
 
-    `named`: it must have a name, as every stored object has. Reviews have none, and neither has a new object with a
+    `named`: it must have a name, as every stored object has. Reviews have no name, and neither does a new object with a
     generateName.
     """
     try:
@@ -206,7 +207,7 @@ def _error_status(line: bytes, resource: ApiResource) -> Status:
 
 
 def _invalid(raw: bytes, resource: ApiResource, failure: Exception, *, enveloped: bool, named: bool = True) -> Record:
-    """A second try without the nulls; if that fails, a record with a problem."""
+    """Decode again without the nulls; if that fails, return a record with a problem."""
     if not is_no_utf8(failure):
         head = _head_without_nulls(raw, enveloped=enveloped)
         if not named and isinstance(plain := salvage.whole(raw), dict) and plain.get("metadata") is None:
@@ -301,7 +302,8 @@ def _known_here(value: Any) -> dict[Any, Any] | str:
 
 
 def _fault(content: Any, path: str) -> str:
-    """The innermost place that cannot be encoded, to begin a message with; the error itself does not name it."""
+    """The path of the innermost value that cannot be encoded, as the beginning of a message; the error itself does not
+    name it."""
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in parts:
         try:
@@ -342,7 +344,7 @@ _ATOMS = frozenset((str, int, bool, type(None)))
 
 
 def _check_other(value: Any, path: str) -> None:
-    """Check a value that is not of a JSON type. Aware times, enums, records and other mappings have a form."""
+    """Check a value that is not of a JSON type. Aware times, enums, records and other mappings have a JSON form."""
     if isinstance(value, float):
         finite(float(value), path)
     elif isinstance(value, Mapping):

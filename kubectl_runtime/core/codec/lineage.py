@@ -1,11 +1,11 @@
-"""Finds out which items of a changed view's lists are still the decoded objects, and where each of them came from.
+"""Finds the items of a changed view's lists that are still the decoded objects, and the position that each of them had.
 
     lists = RecordLists.of(hint)             None when values of the type have no list of records
     kept = lists.items(view)                 when the view is returned: its lists' items, in the order of a walk
     lists.lineage(kept, base, now)           when it is written back
 
-Two views of the same bytes are walked in the same order: so a list of the view that is decoded again (`base`) has the
-same index as the items of the returned view (`kept`).
+Two views of the same bytes are walked in the same order. So a list in the view that is decoded again (`base`) has the
+same index as its items in the returned view (`kept`).
 """
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class Lineage:
     """Whether the plain form is merged, into the object that the views' changes have produced."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
-        """For each item of `now` its index in `base`; None if it is not an object of `base`, or if that is unknown."""
+        """For each item of `now` its index in `base`; None if it is not an object of `base`, or if its origin is
+        unknown."""
         places = self._places.get(id(now))
         number = self._numbers.get(id(base))
         if places is None or number is None:
@@ -121,7 +122,7 @@ class RecordLists:
         return found
 
     def are_in_place(self, kept: Kept, view: Any) -> bool:
-        """Whether each list has exactly the same items in the same order, and no other list has any."""
+        """Whether each list has exactly the same items in the same order, and no other list has any of them."""
         items = self.items(view)
         return len(items) == len(kept) and all(
             len(now) == len(then) and all(map(is_, now, then)) for now, then in zip(items, kept, strict=True))
@@ -129,7 +130,8 @@ class RecordLists:
     def lineage(self, kept: Kept | None, base: View, now: View) -> Lineage:
         """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept`.
 
-        `kept` is None when all are in place; then both plain forms may be limited to the same fields.
+        `kept` is None when all items are in their original places; then both plain forms may be limited to the same
+        fields.
         """
         known: list[tuple[tuple[Any, ...], Any]] = []
         changed: list[tuple[tuple[Any, ...], Any]] = []

@@ -1,4 +1,4 @@
-"""Reads what it can of JSON that does not decode: which object it is, and where a page's items begin and end.
+"""Reads parts of JSON that does not decode: the identity of the object, and the begin and end of a page's items.
 
 This is slow, and is only used after msgspec has failed. It raises nothing for bad input, and has no limit of nesting.
 
@@ -72,7 +72,7 @@ def whole(raw: bytes) -> Any:
 
 
 def _leading_metadata(raw: bytes, pattern: bytes) -> Any:
-    """The metadata where API servers write it, before the part that cannot be parsed."""
+    """The metadata, read at the place where API servers write it, before the part that cannot be parsed."""
     found = re.match(pattern, raw)
     if not found:
         return None

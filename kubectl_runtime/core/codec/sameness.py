@@ -69,7 +69,7 @@ Path: TypeAlias = tuple[str | int, ...]
 def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
     """Where two JSON values differ: each path, with both values there (`MISSING` for none). 1 is neither true nor 1.0.
     Lists of equal length are compared item by item, others differ as a whole. The keys of `one` come first, in its
-    order, then those that only `other` has."""
+    order, then the keys that only `other` has."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
             yield from differences(one.get(key, MISSING), other.get(key, MISSING), (*path, key))
@@ -119,7 +119,7 @@ _ENVELOPED = re.compile(rb'%b\{%b"type"%b:%b"[A-Z]+"%b,%b"object"%b:%b\{%b%b(?="
 
 
 def same_content(old: Record, new: Record) -> bool:
-    """Whether both have the same content. If one cannot be read, only equal bytes count as the same."""
+    """Whether both have the same content. If one of the records cannot be read, only equal bytes count as the same."""
     if old.view is not None or new.view is not None:
         return _view_json(old) == _view_json(new)
     before, after = _from_metadata(old), _from_metadata(new)

@@ -11,7 +11,7 @@ tens of thousands of objects its passes would cost more than the decoding. They 
 
 `pruned` makes stored objects smaller with a `modify` function. `strip_managed_fields` keeps the bytes without
 managedFields; such a record may still replace the whole object, as a write without managedFields keeps the server's.
-Any other function gives a partial record with what it left in the object.
+With any other function the result is a partial record of the remaining fields.
 """
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     """The metadata that the library itself uses, decoded once, in the same pass as the event. The rest is decoded when
     it is read (`salvage.py`).
 
-    A time stays text as received, as most are never read. All readers of the object share a head, so it is read-only.
+    Times stay text as received, because most of them are never read. All readers of the object share a head, so it is
+    read-only.
     """
 
     name: str = ""
@@ -76,8 +77,8 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One object of `resource`: its head, and `raw`, its JSON or (`enveloped`) the watch line that carried it.
 
     `partial`: parts were removed or never requested, so it must not replace the object. `view`: only the declared
-    fields, when nothing else is kept; `raw` is empty then. `problem`: the head could not be decoded, and `head` has
-    what could be read.
+    fields, when nothing else is kept; `raw` is empty then. `problem`: the head could not be decoded, and `head` has the
+    readable fields.
     """
 
     head: Head
@@ -152,8 +153,8 @@ class Prunable(Protocol):
 
 
 def pruned(obj: Prunable, modify: Modify) -> Record:
-    """The record that `modify` leaves of this object. `modify` is not called for an object whose metadata did not
-    decode.
+    """The record of the fields that `modify` leaves in this object. `modify` is not called for an object whose metadata
+    did not decode.
 
     Raises what `modify` raises; the object may then be half changed.
     """

@@ -19,10 +19,10 @@ The received item for an item of a list is found by the first of these rules tha
 - equality: it equals one received item
 - otherwise it is new
 
-A received item without a counterpart is removed, with its undeclared fields; so is one whose key no unmatched item has.
-But if an unmatched item might be a changed item that lost its identity, and an unmatched received item has undeclared
-fields, it is unclear where these belong: WriteBackError(path). The same holds for an object that is twice in a list and
-has undeclared fields, and for a new item with the key of another one.
+A received item without a counterpart is removed with its undeclared fields, and so is a received item whose key no
+unmatched item has. But if an unmatched item might be a changed item that lost its identity, and an unmatched received
+item has undeclared fields, the owner of these fields is unclear: WriteBackError(path). The same holds for an object
+that is twice in a list and has undeclared fields, and for a new item with the key of another item.
 
 `changes` finds where two views of one object differ, so that write-back converts little more than the changed parts.
 Values are compared as msgpack, which unlike JSON distinguishes NaN from null and bytes from text. It compares a whole
@@ -127,7 +127,7 @@ class _Merge:
         return merged
 
     def _strangers(self, base: list[Any], now: list[Any]) -> dict[int, tuple[Any, Any]]:
-        """Where items of `now` came from another list: the received item, and its base form."""
+        """For items of `now` that came from another list: the received item and its base form."""
         places = self._lineage.strangers(base, now)
         if not places:
             return {}
@@ -169,7 +169,7 @@ class _Pairs:
         return not _shows_all(self._received[place], self._base[place])
 
     def know(self, strangers: Collection[int]) -> None:
-        """Note that these items are known to come from elsewhere."""
+        """Record that these items come from another list."""
         self._strangers = strangers
 
     def _unmatched(self) -> list[int]:
@@ -281,7 +281,7 @@ def _empty_like(now: Any) -> Any:
 def _same(base: Any, now: Any) -> bool:
     """Equality that distinguishes true from 1, as the API server does; Python's does not.
 
-    It has two steps in C: in Python they would be most of the cost of a write-back.
+    It has two steps in C, which would take most of the time of a write-back in Python.
     """
     if base != now:
         return False
@@ -303,8 +303,8 @@ SAME: Only = {}
 
 
 def changes(base: Any, now: Any, *, in_place: bool) -> Only:
-    """The fields in which two views differ, and the parts of these; None for the whole value, also if it cannot be
-    compared.
+    """The fields in which two views differ, with the differing parts; None means the whole value, also when the values
+    cannot be compared.
 
     `in_place`: lists of equal length have the same items in the same order.
     """

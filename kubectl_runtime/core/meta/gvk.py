@@ -92,7 +92,8 @@ class GroupVersionResource(msgspec.Struct, frozen=True):
 
 
 class ApiResource(msgspec.Struct, frozen=True):
-    """What a client needs to know about a kind: `kind` arguments take an ApiResource or a resource class.
+    """Group, version, kind, plural and scope of a kind: the data that a client needs. `kind` arguments take an
+    ApiResource or a resource class.
 
     >>> backups = ApiResource("example.com", "v1", "Backup", "backups")
     >>> backups.api_version, backups.full_name

@@ -4,8 +4,8 @@
 - `OwnerReference` and `Condition` are immutable: replace them. `ObjectMeta` is a mutable view.
 - `EditableMap`: labels and annotations of a reader; the first change copies them into the reader's metadata.
   `ReadOnlyMap`: those of a partial object. `ReadOnlyDict`, `ReadOnlyList`: values that several readers or objects
-  share. Unlike a `MappingProxyType` their errors say what to change instead.
-- `set_condition`: status conditions that do not change when nothing has changed.
+  share. Unlike those of a `MappingProxyType`, their errors name the value to change instead.
+- `set_condition`: sets a status condition, and keeps the list equal when nothing has changed.
 - `GoDuration`: durations in Go's notation (`metav1.Duration`, flags, leases), such as `1h30m`, `-1.5s`, `250ms`. The
   grammar is that of Go's `time.ParseDuration`: a sign, then numbers with a fraction and a unit (`ns`, `us`, `µs`, `ms`,
   `s`, `m`, `h`), or a bare `0`. Values are exact to the nanosecond; smaller fractions are cut off, and values beyond 64
@@ -149,8 +149,8 @@ def check_status(kind: object, status: object) -> None:
 
 
 class _ConditionType(_PartType):
-    """Refuses a bool, which is a common mistake. Any text is accepted here, since it may come from a server, and so
-    from a copy of an object; `set_condition` refuses unknown text. Decoding does not call this."""
+    """Refuses a bool, which is a common mistake. Any text is accepted here, because it may come from a server or from a
+    copy of an object; `set_condition` refuses unknown text. Decoding does not call this."""
 
     if not TYPE_CHECKING:
 

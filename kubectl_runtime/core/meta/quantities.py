@@ -86,7 +86,7 @@ class Quantity(TextValue):
             raise RequestError(f"{text!r} is not a quantity: {error}") from None
 
     def __int__(self) -> int:
-        """Rounded away from zero, as Go's `Value`, so that a request is never rounded to less."""
+        """The amount rounded away from zero, like Go's `Value`, so that a request is never rounded down."""
         return self._scaled(1)
 
     def to_milli(self) -> int:

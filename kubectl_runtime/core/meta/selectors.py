@@ -8,8 +8,8 @@ As in the API server, `!=` and `notin` also match objects without the key; an em
 
 An argument for a label selector is text, a `Selector`, a mapping `{"app": "web"}`, a `LabelSelector` or its plain form
 `{"matchLabels": {…}}`, or an official model; for a field selector it is text or `{"metadata.name": "a"}`. Anything else
-raises RequestError. Text is sent unchanged. `check_label_selector` and `check_field_selector` refuse what every server
-would refuse, for callers that would otherwise repeat the request again and again.
+raises RequestError. Text is sent unchanged. `check_label_selector` and `check_field_selector` refuse selectors that
+every server would refuse, for callers that would otherwise repeat the request forever.
 
 A `ShardSelector` selects ranges of the hash of uids or namespaces, as Kubernetes 1.36 divides lists and watches
 (KEP-5866, the feature gate ShardedListAndWatch). It is always a value, never text.
@@ -232,7 +232,7 @@ def check_label_selector(given: LabelSelection | None) -> None:
 
 
 class _StrictLabelSelector(LabelSelector, frozen=True, forbid_unknown_fields=True):
-    """Refuses unknown fields: a selector without them would select too much."""
+    """A LabelSelector that refuses unknown fields, because a selector without them would select too much."""
 
 
 def field_selection(given: FieldSelection | None) -> str | None:
@@ -424,7 +424,8 @@ class ShardSelector(msgspec.Struct, frozen=True):
         return any(first <= found < end for first, end in self.ranges)
 
     def __str__(self) -> str:
-        """The text for a server. It needs at least one range: the smallest one if nothing is selected."""
+        """The text for a server. The text needs at least one range: if nothing is selected, it has the smallest
+        range."""
         return " || ".join(f"shardRange(object.metadata.{self.by}, '0x{first:016x}', '0x{end:016x}')"
                            for first, end in self.ranges or ((0, 1),))
 

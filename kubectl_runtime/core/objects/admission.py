@@ -6,8 +6,9 @@
     answer.into_review(review).encode()                       in the version of the request
     AdmissionResponse.invalid("why").into_review().encode()   for a body that could not be decoded
 
-These are values only: no server, no decision. They are immutable; each method returns a new value. The objects of a
-request are decoded on access. `Request`, `Review` and the functions for Statuses are shared with conversion reviews.
+These are plain values; they neither serve nor decide. They are immutable; each method returns a new value. The objects
+of a request are decoded on access. `Request`, `Review` and the functions for Statuses are shared with conversion
+reviews.
 """
 from __future__ import annotations
 
@@ -102,8 +103,8 @@ class UserInfo(FrozenPart, frozen=True):
 
 
 class AdmissionRequest(FrozenPart, frozen=True):
-    """A request that the API server submits to a webhook for admission. `kind` and `resource` are those that the
-    webhook is registered for, `request_…` the original ones."""
+    """A request that the API server submits to a webhook for admission. `kind` and `resource` are those for which the
+    webhook is registered; `request_…` are the original values of the request."""
 
     uid: str
     kind: GroupVersionKind
@@ -182,7 +183,7 @@ class AdmissionResponse(FrozenPart, frozen=True):
         return msgspec.structs.replace(self, audit_annotations={**(self.audit_annotations or {}), **annotations})
 
     def into_review(self, question: AdmissionReview | None = None) -> AdmissionReview:
-        """The review to send, in the version of `question`; without it in v1."""
+        """The review to send, in the version of `question`, or in v1 without it."""
         return AdmissionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
     def patch_operations(self) -> list[dict[str, Any]]:
@@ -200,8 +201,8 @@ class _Question(FrozenPart, frozen=True):
 
 
 class AdmissionReview(FrozenPart, frozen=True):
-    """What the API server sends to an admission webhook, and the webhook's answer: an AdmissionRequest or
-    AdmissionResponse in an envelope of admission.k8s.io/v1.
+    """The message between the API server and an admission webhook: an AdmissionRequest or AdmissionResponse in an
+    envelope of admission.k8s.io/v1.
 
     >>> review = AdmissionReview.decode(b'''{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
     ...     "request": {"uid": "1", "name": "web-0",

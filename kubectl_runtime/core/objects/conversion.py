@@ -1,11 +1,12 @@
-"""Conversion reviews: the API server asks a webhook to convert custom resources to another version of their kind.
+"""Conversion reviews: requests of the API server to a webhook, which converts custom resources to another version of
+their kind.
 
     review = ConversionReview.decode(body)                            DecodeError for anything else
     request = review.request                                          .uid, .desired_api_version, .objects
     ConversionResponse.of(request).success(converted).into_review()   all objects of the request, in their order
     ConversionResponse.of(request).failure("why").into_review()
 
-These are values only: no server, no conversion. They are immutable; each method returns a new value.
+These are plain values; they neither serve nor convert. They are immutable; each method returns a new value.
 """
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class ConversionResponse(FrozenPart, frozen=True):
 
     @classmethod
     def of(cls, request: ConversionRequest) -> Self:
-        """An answer for `success` or `failure` to complete; unchanged, it says that nothing was converted."""
+        """An answer to be completed by `success` or `failure`; until then it means that nothing was converted."""
         return cls(uid=request.uid)
 
     @classmethod
@@ -59,12 +60,12 @@ class ConversionResponse(FrozenPart, frozen=True):
         return msgspec.structs.replace(self, result=Status(status="Success"), converted_objects=converted)
 
     def failure(self, reason: str, *, code: int = 400) -> Self:
-        """The answer that nothing was converted; the client that requested the objects sees `reason`."""
+        """The answer for a failed conversion; the client that requested the objects sees `reason`."""
         return msgspec.structs.replace(self, converted_objects=(),
                                        result=failure_status(reason, code))
 
     def into_review(self, question: ConversionReview | None = None) -> ConversionReview:
-        """The review to send, in the version of `question`; without it in v1."""
+        """The review to send, in the version of `question`, or in v1 without it."""
         return ConversionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
 
@@ -77,8 +78,8 @@ class _Question(FrozenPart, frozen=True):
 
 
 class ConversionReview(FrozenPart, frozen=True):
-    """What the API server sends to a conversion webhook, and the webhook's answer: objects of a custom kind, and the
-    version to which they must be converted.
+    """The message between the API server and a conversion webhook: objects of a custom kind, and the version to which
+    they must be converted.
 
     >>> review = ConversionReview.decode(b'''{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
     ...     "request": {"uid": "1", "desiredAPIVersion": "example.com/v2", "objects": []}}''')

@@ -1,4 +1,4 @@
-"""How a resource class gets its kind and its attributes: what `class Pod(Resource, version="v1", kind="Pod")` does.
+"""Gives a resource class its kind and its attributes, when `class Pod(Resource, version="v1", kind="Pod")` is executed.
 
 Only names are read when the class is made. The declared types are resolved when an attribute is first read, so that
 they may be defined later in the module, and defining a class is cheap.
@@ -31,7 +31,8 @@ _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class HasViews(Protocol):
-    """An object whose top-level keys are read and replaced as views: what an attribute needs of a resource."""
+    """The interface of a resource that an attribute needs: an object whose top-level keys are read and replaced as
+    views."""
 
     _views: dict[str, Any]
 
@@ -60,8 +61,8 @@ class Attribute:
 
 
 class ResourceMeta(type):
-    """The metaclass of resource classes. It gives each of them empty slots: readers stay small, and assigning to an
-    undeclared attribute is an error."""
+    """The metaclass of resource classes. It gives each resource class empty slots: readers stay small, and assigning to
+    an undeclared attribute is an error."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceMeta:
         namespace.setdefault("__slots__", ())

@@ -1,4 +1,4 @@
-"""Makes values that many readers share read-only: the fields of a view (see `partial`).
+"""Makes the fields of a view (see `partial`) read-only, because many readers share them.
 
 Records (Structs, dataclasses) must be of a frozen class: `must_freeze` refuses others. Lists, dicts and sets at any
 depth are replaced by read-only ones after decoding, by `frozen`. All other values are immutable.

@@ -42,7 +42,7 @@ class Owned(Protocol):
 
     @property
     def namespace(self) -> str | None:
-        """The child's namespace; None if it is cluster-scoped or has none yet."""
+        """The child's namespace; None if the child is cluster-scoped or has no namespace yet."""
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:

@@ -134,7 +134,7 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """What must be cleaned up before the object can be removed."""
+        """The finalizers: work that must be done before the object can be removed."""
         return self.metadata.finalizers or ()
 
     def __repr__(self) -> str:
@@ -258,7 +258,8 @@ _UNKNOWN = Problem("$", "does not decode")
 
 
 class InvalidObject:
-    """Takes the place of an object whose metadata cannot be read, in lists and stores, so that it breaks nothing else.
+    """Stands in, in lists and stores, for an object whose metadata cannot be read, so that other objects are not
+    affected.
 
     It has the known identity (`ref`, `name`, `namespace`, `uid`, `resource_version`) and the problem (`error`).
     Anything else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.

@@ -7,8 +7,8 @@
 Each declared attribute is a top-level key of the object (`string_data` is `stringData`) and is decoded when it is first
 read, for this reader alone. Views may be changed: the store and other readers never see the change, and `replace` sends
 it. `obj["spec"]` is the same content as plain JSON values, under the wire's keys. The two forms are separate copies;
-changes of both are sent, and where both changed one value, that of `obj["…"]` wins; change an item of a list in one
-form only.
+changes of both are sent, and if both changed the same value, the value in `obj["…"]` wins; change an item of a list in
+one form only.
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
 
@@ -75,7 +75,7 @@ class Identity:
         return self._record.head
 
     def _seldom(self) -> Seldom | ObjectMeta:
-        """As `_head`, for metadata that is not decoded on arrival."""
+        """Like `_head`, for metadata that is not decoded on arrival."""
         head = self._head()
         if isinstance(head, ObjectMeta):
             return head
@@ -177,7 +177,8 @@ class Identity:
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """What must be done before the object can be removed. Change `metadata.finalizers`. See `finalizer`."""
+        """The finalizers: work that must be done before the object can be removed. Change `metadata.finalizers`. See
+        `finalizer`."""
         return tuple(self._head().finalizers or ())
 
     @property

@@ -142,7 +142,7 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 
 class GetParams(msgspec.Struct, frozen=True):
-    """Options of `Api.get`: how fresh the answer has to be.
+    """Options of `Api.get`: the freshness of the answer.
 
     `resource_version` "0" accepts any version, from the server's cache; None, the default, the most recent version.
 

@@ -2,8 +2,8 @@
 
 Path segments are checked and percent-encoded here, once: a segment that is `.` or `..`, or has `/` or `%` in it, would
 be another path for the server or for a proxy before it (the API server allows none of these in a name). Raises
-RequestError for requests that the server could only refuse: an empty name, a namespace for a cluster-scoped kind, a
-write without one for a namespaced kind, a body of another kind or name. `name` may be the object itself, or its
+RequestError for requests that the server would always refuse: an empty name, a namespace for a cluster-scoped kind, a
+write without a namespace for a namespaced kind, a body of another kind or name. `name` may be the object itself, or its
 ObjectRef.
 
     segment("a:b", "name")     "a:b"            segment("..", "namespace")    RequestError
@@ -123,8 +123,8 @@ def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def encoded_query(query: tuple[tuple[str, str], ...]) -> str:
-    """The query string after the `?`. Cached: a program sends few different ones, except for continue tokens and the
-    versions of watches, which are not cached."""
+    """The query string after the `?`. Cached, because a program sends few different queries. Continue tokens and the
+    versions of watches are not cached."""
     return urlencode(query, quote_via=quote)
 
 
@@ -278,8 +278,7 @@ class _Preconditions(msgspec.Struct, rename="camel"):
 
 
 class _Content(msgspec.Struct, rename="camel"):
-    """The parts of a body that decide whether it may be sent again: of an object, of DeleteOptions, or of an
-    Eviction."""
+    """The parts of a body (an object, DeleteOptions, or an Eviction) that decide whether it may be sent again."""
 
     metadata: _Metadata | None = None
     preconditions: _Preconditions | None = None
