@@ -231,7 +231,7 @@ class _Module:
 
 
 class _Names:
-    """Unique names: the first as wanted, the next with a number."""
+    """Unique names: the first use of a name stays as it is, further uses get a number."""
 
     def __init__(self, taken: frozenset[str], second: str = "2") -> None:
         self._taken = set(taken)
@@ -376,8 +376,8 @@ def _words(key: str) -> list[str]:
 
 
 def _attribute(key: str) -> str:
-    """A name for an attribute that shadows nothing. The key is written beside it if they differ; a key with underscores
-    must be written, since attributes stand for camelCase keys."""
+    """A name for an attribute that shadows nothing. The wire key is written as well if it differs; a key with
+    underscores must be written, because attributes stand for camelCase keys."""
     name = "_".join(_words(key)) or "field"
     if name[0].isdigit():
         name = f"field_{name}"

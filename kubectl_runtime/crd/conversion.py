@@ -7,9 +7,9 @@
 
 Without a direct function, the shortest chain is used (v1 -> v2 -> v3). Functions convert the content; apiVersion, kind
 and metadata are carried over, and functions may change labels and annotations. The status is carried over if a function
-leaves it out. What a round trip would lose is kept in an annotation, as in Kubernetes' own controllers; `check` reports
-it. Nothing is sent: conversion webhooks, tests and migrations use the same code. `missing()` is for a test that every
-version can be converted to every other, as the API server requires.
+leaves it out. Values that a round trip would lose are kept in an annotation, as in Kubernetes' own controllers; `check`
+reports it. Nothing is sent: conversion webhooks, tests and migrations use the same code. `missing()` is for a test that
+every version can be converted to every other, as the API server requires.
 """
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ class Conversion:
         objects, or by two versions, whose function takes and returns the whole object as a dict of its own. Raises
         RequestError for classes of different kinds, and for steps that mix both forms or lead nowhere.
 
-        `keep`: what the functions lose on a round trip is kept in the annotation GROUP/conversion-kept, and is restored
-        when the object is converted back to its version, unless the value was changed in the other version.
+        `keep`: values that the functions lose on a round trip are kept in the annotation GROUP/conversion-kept, and
+        restored when the object is converted back, unless they were changed in the other version.
         """
         self._keep = keep
         self._classes: dict[str, type[CustomResource]] = {}

@@ -15,9 +15,9 @@ Types are as in `kubectl_runtime.crd.schema`, including parts of the API and the
 - constrained keys of dicts, tuples of mixed types, null alone, and conditions (if, not) are refused
 - `extra="allow"` preserves unknown fields; computed fields are never in the schema and never sent
 
-Two keywords cannot be used directly. The API server refuses a null for an ``enum`` even if null is one of its values,
-and refuses an empty text for ``format: byte``. `nullable` therefore writes the enum into an ``allOf``, which is not
-applied to null, and `BASE64` is an ``anyOf`` that includes the empty text.
+Two keywords of JSON Schema cannot be used directly. The API server refuses a null for an ``enum`` even if null is one
+of its values, and refuses an empty text for ``format: byte``. `nullable` therefore writes the enum into an ``allOf``,
+which is not applied to null, and `BASE64` is an ``anyOf`` that includes the empty text.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ManifestRun`: what applying, comparing and deleting a set of manifests share, and the set itself.
+"""`ManifestRun`: a set of manifests, and the common part of applying, comparing and deleting it.
 
 A run finds the kind of each object (in the CRDs of the set, or by discovery) and calls the function of the verb. After
 a failure it tries the next object. If the server or the credentials do not respond, or a stop is requested, it skips
@@ -234,7 +234,7 @@ class ManifestRun:
         return report
 
     def place(self, item: Item, *, ask: bool = True) -> Placed:
-        """Find the Api of an object. `ask`: ask the server again for a kind that it did not have before. Raises
+        """Find the Api of an object. `ask`: request a kind again that the server did not have before. Raises
         DiscoveryError for a kind that does not exist."""
         to_come = self._to_come.get(item.gvk)
         kind = to_come or self._served(item.gvk, ask)

@@ -1,11 +1,12 @@
-"""When an applied object is ready: a function from the object to what is missing, empty when the object is ready.
+"""Readiness of applied objects: a function from the object to the reason why it is not ready, empty when it is ready.
 
 Workloads are ready by the rules of `kubectl_runtime.runtime.conditions`; other kinds need no wait, unless the caller
 gives a condition.
 
 `await_all` waits for several objects in one thread under one deadline. Each round, 5 s at most, checks every remaining
 object once (a list of one), so that a permanent failure is known at once, and then watches the first. Finished waits
-are reported as they end. At the deadline, or when a stop is requested, the rest fail with what was last seen of each.
+are reported as they end. At the deadline, or when a stop is requested, the remaining waits fail with the last seen
+state of each object.
 
 `PodTroubles` explains why the Pods of an unready workload do not run, in the words of scheduler and kubelet, as
 `kubectl describe pod` would:
@@ -73,8 +74,8 @@ def is_namespace(obj: Any) -> bool:
 
 
 def held_by(obj: Any) -> str:
-    """What the deletion of an object waits for: its finalizers, and a Namespace's remaining content. Empty if unknown.
-    Raises DecodeError."""
+    """The reasons why a deleted object still exists: its finalizers, and the remaining content of a Namespace. Empty if
+    unknown. Raises DecodeError."""
     held = [f"its finalizers {', '.join(obj.finalizers)}"] if obj.finalizers else []
     if is_namespace(obj):
         held += [str(condition_of(obj, kind).get("message")) for kind in _REMAINING if holds(obj, kind)]
@@ -82,13 +83,13 @@ def held_by(obj: Any) -> str:
 
 
 def is_active(obj: Any) -> str:
-    """What is missing until objects can be created in a Namespace; empty when it is active."""
+    """The reason why no objects can be created in a Namespace yet; empty when it is active."""
     phase = part_of(obj, "status").get("phase") or "nothing yet"
     return ABSENT if obj is None else "" if phase == "Active" else f"its phase is {phase}"
 
 
 def is_established(obj: Any) -> str:
-    """What is missing until the kind of a CustomResourceDefinition is served; empty when it is established."""
+    """The reason why the kind of a CustomResourceDefinition is not served yet; empty when it is established."""
     if obj is None:
         return ABSENT
     if why := names_refused(obj):

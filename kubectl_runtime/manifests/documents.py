@@ -8,7 +8,7 @@
   JSON. Numbers without a fraction are integers; those beyond 64 bits are floating-point numbers. A text is read as a
   whole or not at all.
 - A named file is read whatever its name; in a folder the files ``*.json``, ``*.yaml`` and ``*.yml`` are read, sorted by
-  name, and those in its folders only with ``recursive``. ``-`` is standard input.
+  name, and files in its folders only with ``recursive``. ``-`` is standard input.
 - A List gives its items one by one, in order; a list in a list likewise. Items of a typed list (``PodList``) may omit
   apiVersion and kind. ``items: null`` is an empty list. For kubectl every object with ``items`` is a list; here its
   kind must also end with List, so that a custom resource may have such a field.

@@ -1,6 +1,6 @@
 """Shows what a new version of an operator would do to a cluster, without doing it.
 
-- `Snapshot`: what was read of a cluster; it can be saved and used for many plans
+- `Snapshot`: the objects read from a cluster; it can be saved and used for many plans
 - `plan`: runs a program in a simulated copy of the cluster until nothing changes, and returns a `Plan`
 - `Plan`: the changes, failures and unknowns
 """

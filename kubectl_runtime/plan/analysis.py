@@ -1,8 +1,8 @@
 """Turns the observed run of a program into a `Plan`: its changes, and what follows from them.
 
 A change is an object that a run of the program, its definitions or the given manifests create, change or delete, in the
-order of the first touch. What the cluster's own controllers then do is shown under the change of the owner, as text.
-What the cluster does without a cause in the program is left out.
+order of the first touch. Consequent actions of the cluster's own controllers are shown as text under the change of the
+owner. Actions of the cluster that the program did not cause are left out.
 
 Two states of an object are equal if they differ only in fields that the server alone writes (see
 `kubectl_runtime.kubectl.apply`), times in their status, and observedGeneration. The status of built-in kinds belongs to
@@ -60,7 +60,7 @@ class Step:
 
 @dataclass
 class Observed:
-    """What a run of the program did, for the report."""
+    """The actions of a run of the program, for the report."""
 
     before: dict[Identity, Version] = field(default_factory=dict)
     after: dict[Identity, Version] = field(default_factory=dict)
@@ -252,7 +252,7 @@ class _Report:
                     str(self._snapshot), round(observed.took, 3), observed.runs)
 
     def _refusals(self, identity: Identity, change: Change) -> Iterator[Problem]:
-        """What the cluster's controllers cannot create after a change, and why."""
+        """Objects that the cluster's controllers cannot create after a change, and the reasons."""
         def uids(keys: Iterable[Identity]) -> set[str]:
             return {version.uid for key in keys for state in (self._observed.before, self._observed.after)
                     if (version := state.get(key)) is not None}
@@ -302,7 +302,7 @@ class _Report:
 
     def _computed_from_digests(self, identity: Identity, old: Object, found: list[tuple[str, Any, Any]],
                                status: bool) -> set[str]:
-        """The changed fields whose values are others on other digests."""
+        """The changed fields whose values differ when the digests differ."""
         other = self._twin.after.get(identity) if self._twin is not None else None
         if other is None:
             return set()
@@ -394,8 +394,8 @@ class _Report:
             yield f"is being deleted, and is kept by {kept or 'its dependents'}"
 
     def _below(self, uids: set[str]) -> set[Identity]:
-        """The objects owned by these, directly or indirectly. What an object owns that the program itself creates,
-        changes or deletes follows from that object's change alone."""
+        """The objects owned by these, directly or indirectly. Changes of objects that are owned by an object that the
+        program changes are attributed to that object's change alone."""
         if not hasattr(self, "_children"):
             children: dict[str, set[tuple[Identity, str]]] = {}
             for state in (self._observed.before, self._observed.after):

@@ -73,7 +73,7 @@ class Program:
         return cls(made, tuple(bound), tuple(server for server in servers if isinstance(server, WebhookServer)))
 
     def plans(self) -> list[Plan]:
-        """What the controllers watch and do."""
+        """The plans of the controllers: what they watch and run."""
         return [one.controller.plan() for one in self.controllers]
 
     def definitions(self) -> list[Object]:
@@ -130,8 +130,8 @@ class Program:
                         if plan.triggers or plan.bulk_triggers]
 
     def prefixes(self, configurations: list[Object]) -> dict[str, WebhookServer]:
-        """Where the cluster calls its webhooks: as the program says, or else by the paths in the cluster's
-        configurations and definitions."""
+        """The addresses by which the cluster calls its webhooks: those that the program sets, or else the paths in the
+        cluster's configurations and definitions."""
         found: dict[str, WebhookServer] = {}
         for server in self.webhooks:
             if server.service:

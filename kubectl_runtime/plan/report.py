@@ -1,7 +1,7 @@
 """`Plan`: the result of a plan, and its output: text for a terminal, plain JSON values, one HTML page.
 
-The text shows definitions first, then the changes in order, then failures, loops and unknowns. Of changes that differ
-only in names, three are shown and the rest counted. The last lines count, and name what was not simulated.
+The text shows definitions first, then the changes in order, then failures, loops and unknowns. For changes that differ
+only in names, three are shown and the rest are counted. The last lines count, and name what was not simulated.
 """
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a program would do to a cluster. As text, the output of `kubectl-runtime plan`.
+    """The changes that a program would make to a cluster. As text, the output of `kubectl-runtime plan`.
 
     >>> found = Plan(created=(), changed=(), deleted=(), failed=(), unknown=(), loops=(), definitions=(),
     ...              not_simulated=(), changes=())

@@ -1,10 +1,10 @@
 """`plan`: runs a program in a simulated copy of a cluster until nothing changes.
 
-1. The copy holds the snapshot's objects exactly as read, at the time of reading. 2. The cluster's own controllers run
-first, until they rest; their work without the program is no part of the plan. 3. The program's
-CustomResourceDefinitions are applied, as an upgrade does, then the given manifests. 4. The program's controllers run
-beside the cluster's own, in one thread and on simulated time. 5. The plan ends when nothing has changed for `QUIET`
-seconds, or when the time is over.
+1. The copy holds the snapshot's objects exactly as they were read; its time begins at the time of reading. 2. The
+   cluster's own controllers run first, until they rest; their work without the program is no part of the plan. 3. The
+   program's CustomResourceDefinitions are applied, as an upgrade does, then the given manifests. 4. The program's
+   controllers run beside the cluster's own, in one thread and on simulated time. 5. The plan ends when nothing has
+   changed for `QUIET` seconds, or when the time is over.
 
 The program has a client of the simulated server; any other access is refused (`outside`). Every change of the copy is
 kept with its author: a run of a controller, or the cluster.
@@ -81,8 +81,8 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     most. `outside`: a function without arguments that replaces what the program reaches besides the cluster; a context
     manager that it returns stays open during the plan. `seed` decides the order of everything.
 
-    Where a change may be computed from redacted values, such as a hash of a Secret, the program runs once more on other
-    digests: what then differs is unknown.
+    If a change may be computed from redacted values, such as a hash of a Secret, the program runs once more on other
+    digests: values that then differ are reported as unknown.
 
     Blocks, in this thread, without waiting in real time. Only one plan may run in a process. The library's logs are
     muted. Raises what `build` and `outside` raise, TypeError and ValueError for an invalid result of `build`, and
@@ -395,7 +395,8 @@ class Rehearsal:
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
     def _convert_states(self) -> None:
-        """Convert the first states of objects that now are stored in another version: its other names are no change."""
+        """Convert the first states of objects that are now stored in another version, so that renamed fields do not
+        count as changes."""
         registry, stored = self.server.core.cluster.registry, self.observed
         for identity, after in stored.after.items():
             before = stored.before.get(identity)
@@ -463,7 +464,7 @@ class Rehearsal:
                                                    "to rest", by=self._authors(identity)))
 
     def _gaps(self) -> None:
-        """Report what the program requested and the snapshot lacks."""
+        """Report the kinds that the program requested and the snapshot lacks."""
         by_name, registry = self._snapshot.by_name, self.server.core.cluster.registry
         for read in self._snapshot.kinds:
             if read.refused and read.resource in AROUND:
@@ -531,7 +532,8 @@ class Rehearsal:
         return (ref.resource.full_name, ref.namespace or "", ref.name) in self.observed.after
 
     def _note_refusal(self, request: HttpRequest, error: StatusError) -> None:
-        """Keep why an object was refused that a controller of the cluster makes for its owner, such as a Pod."""
+        """Record the reason why an object, such as a Pod, was refused that a controller of the cluster makes for its
+        owner."""
         if request.method != "POST" or error.code not in (403, 422):
             return
         obj = msgspec.json.decode(request.body)
@@ -583,8 +585,9 @@ def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[
 
 
 def _as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
-    """A built-in object without fields that the simulated server does not know, and with its defaults, since another
-    version of Kubernetes has others and their effect is no change of the program."""
+    """A built-in object without fields that the simulated server does not know, and with the simulated server's
+    defaults: another version of Kubernetes has other fields and defaults, and these differences are not changes by the
+    program."""
     copy: Object = json_copy(obj)
     try:
         kind.strategy.decode(copy)

@@ -54,7 +54,7 @@ _ROUNDS = 5
 
 @dataclass(frozen=True)
 class Snapshot(StoredSnapshot):
-    """What was read of a cluster. Made by `read` or `load`; immutable.
+    """The objects that were read from a cluster. Made by `read` or `load`; immutable.
 
     >>> def main(client):
     ...     return Controller(Api.all(client, ConfigMap)).bind(lambda obj, ctx: Action.await_change())

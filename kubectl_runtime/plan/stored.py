@@ -170,7 +170,7 @@ class ReadKind(msgspec.Struct, frozen=True):
                            Scope.NAMESPACED if self.namespaced else Scope.CLUSTER)
 
     def covers(self, namespace: str) -> bool:
-        """Whether the objects of a namespace were listed; true for "", which stands for all that were."""
+        """Whether the objects of a namespace were listed; true for "", which stands for all listed namespaces."""
         return self.namespaces is None or not namespace or namespace in self.namespaces
 
 
@@ -192,7 +192,7 @@ class _Head(msgspec.Struct):
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """What was read of a cluster; immutable."""
+    """The objects that were read from a cluster; immutable."""
 
     objects: tuple[Object, ...]
     """The objects as the server returned them, except for redacted values."""
@@ -262,7 +262,7 @@ class StoredSnapshot:
         return None if _length(digest) == _length(value) else False
 
     def with_other_digests(self) -> Self:
-        """The same snapshot with other digests: what a program computes from them differs, and nothing else does."""
+        """The same snapshot with other digests: only values that a program computes from secrets change."""
         again = Redaction(self.redacted)
         return replace(self, objects=tuple(again.redact(obj) for obj in self.objects), redaction=None)
 

@@ -1,7 +1,7 @@
 """``python -m kubectl_runtime.testing``, also ``kubectl-runtime server``: an embedded API server until a signal.
 
-It prints one line, ``ready URL``, when it serves. The options are named as those of kube-apiserver and
-kube-controller-manager.
+It prints one line, ``ready URL``, when it serves. The options have the names of kube-apiserver's and
+kube-controller-manager's flags.
 """
 
 from __future__ import annotations

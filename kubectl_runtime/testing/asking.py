@@ -5,7 +5,7 @@
 
 A result that `until` accepts is returned; other results are retried. An AssertionError, a KubeError, and the errors of
 reading an incomplete object (AttributeError, LookupError, TypeError) are also retried. Any other exception, including
-RequestError, is raised at once, since time would not change it. For objects that can be watched, `await_condition`
+RequestError, is raised at once, because a retry would not help. For objects that can be watched, `await_condition`
 makes fewer requests.
 
 `muted_logs` silences the library's loggers where failures are intended. `duration`, `service_address` and

@@ -27,7 +27,7 @@ _DEPARTURE = 10.0
 
 
 class SimClock:
-    """A `Clock` whose time passes only when a test says so. Safe to use from any thread."""
+    """A `Clock` whose time passes only when a test moves it. Safe to use from any thread."""
 
     def __init__(self, *, start: datetime = EPOCH, self_advancing: bool = False) -> None:
         """Time begins at `start`; `monotonic()` begins at 0."""
@@ -118,8 +118,9 @@ class SimClock:
         return False
 
     def _await_departure(self, woken: list[threading.Condition]) -> None:
-        """Let woken threads leave before time moves on, so that each sees the time it waited for while it holds its
-        condition. The wait is bounded, since the thread that moves the time may itself hold a condition."""
+        """Let woken threads leave before time moves on, so that each thread sees the time for which it waited while it
+        still holds its condition. The wait is bounded, since the thread that moves the time may itself hold a
+        condition."""
         gone = {id(condition) for condition in woken}
         with self._changed:
             deadline = self._elapsed

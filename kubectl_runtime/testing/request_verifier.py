@@ -96,8 +96,8 @@ class ExpectedRequest:
         return self
 
     def body(self, expected: Any) -> Self:
-        """Expect this body (an object, or plain values). A function gets the body as plain values, and returns whether
-        it is right or asserts."""
+        """Expect this body (an object, or plain values). A function gets the body as plain values. It returns whether
+        the body is right, or raises an AssertionError."""
         if callable(expected) and not isinstance(expected, type):
             self._bodies.append(partial(_asked, expected))
         else:
@@ -151,7 +151,7 @@ class ExpectedRequest:
         return max(0, self._times - self.seen)
 
     def problem(self, request: HttpRequest) -> str:
-        """What is wrong with a call that matches otherwise, or an empty text. Raises what a body's function raises."""
+        """The mistake in a call that matches otherwise, or an empty text. Raises what a body's function raises."""
         for name, value in self._query.items():
             if value not in request.params(name):
                 return f"{name}={value} was expected in its query, which has {dict(request.query)}"

@@ -167,7 +167,7 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
 
 
 class _Watched:
-    """What the controller watches and owns: all kinds with a store."""
+    """The kinds that the controller watches and owns: all kinds with a store."""
 
     def __init__(self, stores: Mapping[tuple[str, str], Store[Any]]) -> None:
         self._stores = stores

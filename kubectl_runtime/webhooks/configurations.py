@@ -184,7 +184,7 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
     may own the rest of the definition under the same name.
 
     Blocks for the calls. Raises RequestError for invalid arguments, ApiError when the server refuses. Needs get, create
-    and patch on those of the three resources that are used.
+    and patch on each of the three resources that is used.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):

@@ -43,7 +43,7 @@ WITH_CONTENT = ("CREATE", "UPDATE")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A rule of the configuration: which requests reach the webhook. `*` stands for all; `resources` may name
-    subresources (`pods/status`, `pods/*`). `operations` default to those of the class.
+    subresources (`pods/status`, `pods/*`). `operations`: by default the operations of the class.
 
     >>> from kubectl_runtime import webhooks
     >>> class Audit(Admission[Pod], rules=(webhooks.Rule(groups=("",), resources=("pods", "pods/status")),)):
@@ -344,7 +344,7 @@ _identity = decoder_of(_Identity)
 
 
 def _kind_in(content: bytes) -> GroupVersionKind | None:
-    """The kind in the content; None if it has none or cannot be decoded, which its class then reports."""
+    """The kind in the content; None if it has no kind or cannot be decoded, which its class then reports."""
     try:
         found = _identity(content)
     except DECODE_FAILURES:

@@ -15,10 +15,10 @@ that sleeps for 5 s.
 
 `WebhookSetup` applies the configurations and keeps them applied. A failure is logged and retried after 1 s, doubling up
 to 30 s, or sooner when one of the objects changes. Objects that others delete or change are logged and applied again:
-at once, or after 1 s, doubling up to 30 s, if that happened within the last minute; until then the server is not ready.
-An object that another process applied with the same field manager is left alone, since another version of the program
-is being rolled out. A CA file is checked each minute. With its own CA, `CaBundles` keeps the CA in the objects. Fields
-that a webhook's class leaves to the server's default are not compared.
+at once, or, if that happened within the last minute, after 1 s, doubling up to 30 s. Until then the server is not
+ready. An object that another process applied with the same field manager is left alone, since another version of the
+program is being rolled out. A CA file is checked each minute. With its own CA, `CaBundles` keeps the CA in the objects.
+Fields that a webhook's class leaves to the server's default are not compared.
 
 `observed` reports the requests of a WSGI application to an observer.
 """
@@ -150,7 +150,7 @@ class WebhookSetup:
 
     @property
     def why_not_ready(self) -> str:
-        """Which configuration is wrong, as text; empty when all are applied."""
+        """The configurations that are not applied, as text; empty when all are applied."""
         with self._change:
             return self._not_applied or "; ".join(self._lacking.values())
 
@@ -246,7 +246,8 @@ class WebhookSetup:
             self._news.set()
 
     def _difference(self, manifest: Object, found: Object) -> str:
-        """What others have changed; empty if nothing, or if another process applied it with our field manager."""
+        """The changes by other programs; empty if there are none, or if another process applied them with our field
+        manager."""
         named = manifest["kind"], manifest["metadata"]["name"]
         at = self._time_of(found)
         place = lacking({**manifest, "metadata": {}}, found, "")
@@ -338,8 +339,7 @@ class WebhookServer:
           of host
           and port; port 0 is a free port. `host` and `port` are an alternative to `address`.
         - `certificates`: a folder with `tls.crt` and `tls.key`, or `SelfSigned`. With a folder, its `ca.crt` is added
-          to what
-          the API server trusts, again when it changes.
+          to the CAs that the API server trusts, and again when it changes.
         - `client`: writes the CA of a SelfSigned into the objects that name this server; the server does not close it.
         - `configuration`: the name under which the configurations of the application's classes are applied at the
           start, for

@@ -96,10 +96,10 @@ class CertificateFolder:
 class SelfSigned:
     """A certificate of the process's own CA, renewed when two thirds of `validity` are over.
 
-    `service`: `NAMESPACE/NAME` of the Service through which the API server calls; `hosts`: further names and addresses
-    (with neither: those of this host's loopback). If the server has a client, its CA is written into the configurations
-    and CRDs that name the service or one of the hosts. The key never leaves the process, so each replica has its own CA
-    beside the others in the bundle. Raises RequestError for invalid values.
+    `service`: `NAMESPACE/NAME` of the Service through which the API server calls; `hosts`: further names and addresses.
+    Without `service` and `hosts`, the names and addresses of this host's loopback. If the server has a client, its CA
+    is written into the configurations and CRDs that name the service or one of the hosts. The key never leaves the
+    process, so each replica has its own CA beside the others in the bundle. Raises RequestError for invalid values.
 
     >>> SelfSigned(service="default/quota").service
     'default/quota'

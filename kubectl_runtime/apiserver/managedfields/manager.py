@@ -10,10 +10,10 @@ An update of an object without managers (they were reset) adds none; at the firs
 manager ``before-first-apply``. All functions are pure: arguments are never changed, the result may share parts with
 them.
 
-A Scale shows the owners of the replicas, and a write to it changes the entries of the object. Surprising details of the
-real server, kept on purpose: any write to /scale splits the entry of an updater that owns the replicas, and its new
-part, like every entry that comes back from a Scale, has no time. The two parts then have one identity, so that the next
-write reads only the last of them, and the replicas have no owner.
+A Scale shows the owners of the replicas, and a write to it changes the entries of the object. The following surprising
+details of the real server are kept on purpose. Any write to /scale splits the managedFields entry of an updater that
+owns the replicas; the new part has no time, like every entry that is read from a Scale. The two parts then have one
+identity, so that the next write reads only the last of them, and the replicas have no owner.
 """
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Compares two runs: how their ends differ, and the first write that made the difference.
+"""Compares two runs: the differences of their end states, and the first write that caused them.
 
-That write is the disturbed run's first write that brought an object that ends differently into a state that it never
-had from there on in the undisturbed run, or that created one object too many. Otherwise it is the undisturbed run's
-first write to such an object that the disturbed run did not make.
+That write belongs to the disturbed run and to an object that ends differently. It is the first write after which the
+object has a state that it never has later in the undisturbed run, or the first write that creates one object too many.
+If there is no such write, it is the undisturbed run's first write to such an object that the disturbed run did not
+make.
 
-Objects are compared without what differs between any two clusters:
+Objects are compared without values that differ between any two clusters:
 
 - uid, resourceVersion, generation, managedFields, creationTimestamp and selfLink are left out
 - deletionTimestamp is compared only as present or absent, observedGeneration as equal to the generation or not

@@ -214,9 +214,9 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     `build(client)` makes all controllers, and is called again after each restart. It returns
     `Controller(...).bind(reconciler)` or a Manager (whose election, shards, runnables and servers are ignored).
     `story(client)` is the outside world, which creates, changes and deletes objects. The controllers react to each of
-    its writes before the write returns, and they run while it waits on the client's clock (`await_condition`). What it
-    does before its first request can prepare the world outside of the cluster. The server runs the controllers of a
-    cluster and has the CRDs of the watched classes.
+    its writes before the write returns, and they run while it waits on the client's clock (`await_condition`). Before
+    its first request it can prepare the world outside of the cluster. The server runs the controllers of a cluster and
+    has the CRDs of the watched classes.
 
     Ends are compared without uids, versions and times, and without values that differ at random between two undisturbed
     runs (see `normal_form`); Events and Leases are ignored. `seed` decides the order of everything; a report's point

@@ -193,7 +193,7 @@ def resource_of(group: str, plural: str) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a request does, parsed."""
+    """The parsed action of a request."""
 
     info: RequestInfo
     is_write: bool

@@ -1,15 +1,15 @@
 """`replay`: makes the runs of a recording again, in one thread, up to a run that failed.
 
-The recorded changes fill and change the stores in their recorded order; a simulated clock shows the recorded time. Each
-recorded run is made in the order in which the runs began, with the recorded stores and answers, and its requests and
-its result are compared. A recording does not hold random numbers, what a program reads elsewhere, or what it remembers
-from before the recording. Concurrent runs are played one after the other: each begins with the stores as they were, and
-sees them change during its calls until the next run begins.
+The recorded changes fill and change the stores in their recorded order; a simulated clock shows the recorded time. The
+runs are replayed in the order in which they began, with the recorded stores and answers; the requests and the result of
+each run are compared with the recording. A recording does not hold random numbers, values that a program reads from
+other places, or its memory from before the recording. Concurrent runs are played one after the other: each begins with
+the stores as they were, and sees them change during its calls until the next run begins.
 
 `ScriptedTransport` answers requests from the recording. A watch lists and streams the changes up to the position of
 `feed`. A call inside a run gets the recorded answer if it matches the run's next recorded call; otherwise it is
 recorded as a departure. A call with another body (a time, a random value) is answered and noted; a call that was not
-recorded gets a 501. A call that got no answer gets none again.
+recorded gets a 501. A call that got no answer in the recording gets no answer in the replay.
 """
 from __future__ import annotations
 
@@ -251,8 +251,8 @@ URL = "http://recording.invalid"
 @dataclass(frozen=True)
 class Replayed:
     """The result of `replay`. `runs`: the number of runs played; `target`: the last of them, as text; `recorded` and
-    `error`: how it failed then and now, or None; `departures`: where the program did something that was not
-    recorded."""
+    `error`: how it failed then and now, or None; `departures`: the points at which the program did something that was
+    not recorded."""
 
     runs: int
     target: str

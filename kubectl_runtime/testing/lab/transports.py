@@ -1,8 +1,8 @@
 """Transports between the clients and the simulated server, where disturbances happen.
 
-A request of a life passes `World.answer`, which may end the life; a dead life gets no answers. The bodies of its
-watches bring nothing while they are held, and break when the world breaks them. A request of the story passes
-`World.answer_story`; while the story waits, the world goes on.
+A request of a life (one process of the controllers) passes `World.answer`, which may end the life; a dead life gets no
+answers. The bodies of its watches bring nothing while they are held, and break when the world breaks them. A request of
+the story passes `World.answer_story`; while the story waits, the world goes on.
 """
 from __future__ import annotations
 
