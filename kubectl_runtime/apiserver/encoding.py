@@ -57,7 +57,7 @@ class _Problem(Exception):
 
 
 def syntax_error(data: bytes) -> str:
-    """What is wrong with the text; "" if it is well-formed."""
+    """The error in the text; "" if it is well-formed."""
     try:
         _Scanner(data).run()
     except _Problem as problem:

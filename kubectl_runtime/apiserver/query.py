@@ -271,7 +271,7 @@ def _unescaped(value: str) -> str:
 
 
 def duration_error(text: str) -> str:
-    """What is wrong with a duration; "" if nothing is."""
+    """The error in a duration; "" if nothing is."""
     try:
         nanoseconds_of(text)
     except ValueError as error:

@@ -471,10 +471,10 @@ class ApiServer:
     def load(self, manifests: Manifests) -> int:
         """Create or replace objects from YAML text, a path to a file or folder, dicts or resources; returns how many.
 
-        A text of one line is a path if such a file exists. Missing Namespaces are created, a CRD is established before
-        the objects after it, and a status is written through /status. The server need not run. Blocks until all is
-        loaded; other requests are served between two objects. Raises ValueError that names the object which the server
-        refused; the objects before it stay.
+        A text of one line counts as a path if such a file exists. Missing Namespaces are created, a CRD is established
+        before the objects after it, and a status is written through /status. The server need not run. Blocks until all
+        is loaded; other requests are served between two objects. Raises ValueError that names the object which the
+        server refused; the objects before it stay.
         """
         return load_objects(self.core, manifests)
 
@@ -516,7 +516,7 @@ class ApiServer:
     def expire_history(self) -> None:
         """Forget all changes so far: older resourceVersions and continue tokens expire (410).
 
-        Watches go on, except those that have not read their last changes yet.
+        Watches go on, except watches that have not read their last changes yet.
         """
         self.core.compact()
 

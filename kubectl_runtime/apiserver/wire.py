@@ -1,4 +1,4 @@
-"""What crosses the border of the sans-I/O core: a request in, a response or a stream of watch events out.
+"""The values that enter and leave the sans-I/O core: a request in, a response or a stream of watch events out.
 
 The HTTP transport and the in-process transport use only these types, so that the core never sees a socket and the
 transport never sees an object. `parse` reads the target of a request from its path.

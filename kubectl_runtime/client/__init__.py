@@ -7,7 +7,7 @@
 - `http`: base URL, retry, authentication, headers, proxies, TLS, lines.
 - `config`: the server's address, the trusted CAs, and the credentials with their renewal.
 
-Each folder imports only those below it.
+Each folder imports only the folders below it.
 
 Left out on purpose: the kubelet's own port (logs and exec through the API server reach every node, with RBAC and audit,
 while a node's own port needs other credentials and often cannot be reached), and Client.get and Client.list (an `Api`

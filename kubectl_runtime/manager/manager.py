@@ -305,7 +305,7 @@ class Manager:
 
         With a sharding, unless `sharded=False`, no leader is needed: the controller reconciles the objects of the
         shards that this replica holds, and `ctx.client` refuses a run's writes after the deadline of its shard.
-        `Sharding(by=...)` decides what the watches hold.
+        `Sharding(by=...)` decides which objects the watches hold.
 
         Raises RequestError as `Controller.start` does; for a reconciler beside a bound controller; for `sharded=True`
         without a sharding; for a controller that the sharding cannot divide; and when a name is taken or the stop has
@@ -343,8 +343,8 @@ class Manager:
 
         Blocks until its runs have ended and its threads are joined, for at most `timeout` seconds (default: the
         manager's grace period); returns what still runs. A call from a thread that the stop waits for, for example one
-        of its own runs, only begins the stop. Watches and stores that others share stay. The name can then be used
-        again. Raises RequestError when there is no member of that name.
+        of its own runs, only begins the stop. Watches and stores that other members share stay. The name can then be
+        used again. Raises RequestError when there is no member of that name.
         """
         bound = member.controller if isinstance(member, BoundController) else member
         name = bound.plan().name if isinstance(bound, Controller) else bound

@@ -130,7 +130,7 @@ class Member:
         """Start the member's threads. Does not block; an exception ends the manager's start."""
 
     def elected(self) -> None:
-        """Begin what needs the leadership, since this process leads now. Does not block."""
+        """Begin the work that needs the leadership, because this process leads now. Does not block."""
 
     def begin_stop(self, reason: str, within: float) -> None:  # noqa: ARG002 - for controllers
         """Begin to stop, within `within` seconds; call again with fewer seconds to shorten the time. Does not block."""

@@ -36,7 +36,7 @@ replica gave it up.
 
 *Expected* shards have not been renewed for `renew_deadline`: their holder cannot write any more, and is probably dead.
 Where objects are divided by ranges, the replica that will take such a shard lists its objects before the Lease expires.
-All replicas compute alike which replica that is.
+All replicas compute the same result for this replica.
 """
 from __future__ import annotations
 

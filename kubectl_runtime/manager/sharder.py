@@ -529,6 +529,6 @@ def _names(what: str, shards: frozenset[int]) -> str:
 
 
 def _division(one: Division, own: Division) -> str:
-    """Describe a division, without what all divisions share."""
+    """Describe a division, without the parts that all divisions share."""
     number, by = one
     return f"{number} shards" + (f" by {by or 'something else'}" if (by, own[1]) != ("name", "name") else "")

@@ -434,7 +434,7 @@ def _s(count: int) -> str:
 
 
 def _rollout(identity: Identity, old: Object, new: Object, made: int, gone: int) -> Iterator[str]:
-    """What happens to the Pods of a workload."""
+    """The effect of a change on the Pods of a workload."""
     one, other = (obj.get("spec") or {} for obj in (old, new))
     replicas = int(other.get("replicas", 1) or 0)
     changed = not equal_json(one.get("template"), other.get("template"))

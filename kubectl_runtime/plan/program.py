@@ -202,7 +202,7 @@ _LIBRARIES = tuple({os.path.realpath(path) + os.sep for path in (
 class OutsideRefused(KubeError):
     """A planned program tried to open a socket, a process or a file; nothing was opened.
 
-    `address` is what it wanted: `db.example.com:5432`, `/etc/app/token`, `the program git`.
+    `address` is the refused target: `db.example.com:5432`, `/etc/app/token`, `the program git`.
 
     >>> OutsideRefused("db.example.com:5432").address
     'db.example.com:5432'

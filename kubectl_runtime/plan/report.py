@@ -143,7 +143,7 @@ class Problem:
 @dataclass(frozen=True)
 class Change:
     """An object that the program creates, changes or deletes. `by`: the run, the definitions, or the given manifests
-    that caused it; `at`: simulated seconds after the start; `follows`: what the cluster then does, as text;
+    that caused it; `at`: simulated seconds after the start; `follows`: the actions of the cluster that follow, as text;
     `difference`: a unified diff of YAML.
 
     >>> change = Change("delete", ObjectRef.of(ConfigMap, "settings", "default"), by="the program", at=2.5)

@@ -66,7 +66,7 @@ class Snapshot(StoredSnapshot):
     @classmethod
     def read(cls, client: Client, build: Build, *, kinds: Iterable[HasApiResource | ApiResource] = (),
              namespaces: Iterable[str] | None = None, redact: Iterable[str] = ()) -> Snapshot:
-        """Read what a plan of the program needs.
+        """Read the objects that a plan of the program needs.
 
         `build(client)` makes the program, as for `kubectl-runtime run`. Its client refuses every request except reads.
         `kinds`: further kinds to read, which the program does not watch. `namespaces`: read only these. `redact`:

@@ -18,8 +18,8 @@ Without this line pytest does not know the fixtures, and nothing of this package
 
 A marker passes arguments to the server of one test: ``@pytest.mark.kube_apiserver(authorization_mode="RBAC",
 tls=True)``. A fault script is not such an argument, since all tests of the mark would share it; use
-``kube_apiserver.faults``, which has the server's seed. The seed of a simulation is 0, or that of
-``@pytest.mark.simulation(seed=7)``, or for all tests that of ``--simulation-seed``.
+``kube_apiserver.faults``, which has the server's seed. The seed of a simulation is 0 by default;
+``@pytest.mark.simulation(seed=7)`` sets it for one test, and ``--simulation-seed`` for all tests.
 
 These ini options apply to all servers; each is also a command-line option, with dashes:
 

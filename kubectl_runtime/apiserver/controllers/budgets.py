@@ -1,8 +1,8 @@
 """Controllers that write what they compute into other objects: PodDisruptionBudgets, ResourceQuotas, taints of Nodes.
 
-A budget's status says how many of the selected Pods are healthy, how many have to be, and so how many may be evicted.
-`expectedPods` comes from the Pods' controllers if each Pod has one with a number of replicas. A quota's status says
-what its namespace uses; the quota is enforced even without it (policies/quotas.py).
+A budget's status has the number of selected Pods that are healthy, the number that must be healthy, and so the number
+that may be evicted. `expectedPods` comes from the Pods' controllers if each Pod has one with a number of replicas. A
+quota's status says what its namespace uses; the quota is enforced even without it (policies/quotas.py).
 
 Each bad condition of a Node becomes a taint with the effect NoSchedule. This is the only part of
 kube-controller-manager's node-lifecycle-controller here: nothing is evicted, and no Node becomes unknown because it is
@@ -70,7 +70,7 @@ _SCALED = {"ReplicaSet": "apps/replicasets", "StatefulSet": "apps/statefulsets",
 
 
 def _bounds(cluster: Cluster, namespace: str, spec: Object, pods: list[Version]) -> tuple[int, int]:
-    """How many Pods there should be, and how many of them have to be healthy."""
+    """The expected number of Pods, and the number of Pods that must be healthy."""
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     if most is not None:
         expected = _expected(cluster, namespace, pods)
@@ -86,7 +86,7 @@ def _share(value: Any, whole: int) -> int:
 
 
 def _expected(cluster: Cluster, namespace: str, pods: list[Version]) -> int:
-    """The replicas of the Pods' controllers; for a ReplicaSet of a Deployment those of the Deployment."""
+    """The replicas of the Pods' controllers; for a ReplicaSet of a Deployment, the replicas of the Deployment."""
     wanted: dict[str, int] = {}
     for pod in pods:
         owner = next((ref for ref in pod.owners if ref.get("controller")), None)

@@ -48,7 +48,8 @@ class _OfServices(KeyQueue):
             self._later[key] = self._cluster.clock.monotonic() + size / _PER_SECOND
 
     def _selector(self, service: Version) -> Object:
-        """The selector of a Service, decoded once for each version: every change of a Pod asks all Services."""
+        """The selector of a Service, decoded once for each version, because every change of a Pod is matched against
+        all Services."""
         known = self._selectors.get(service.key)
         if known is None or known[0] is not service:
             known = self._selectors[service.key] = service, dig(service.decode(), "spec.selector") or {}

@@ -29,7 +29,7 @@ class ControlLoop(Protocol):
         """Look at every stored object, and begin to observe; called again after a restore."""
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at every stored object once more: a webhook refused a write of this controller, or `step` raised."""
+        """Look at every stored object again, because a webhook refused a write of this controller, or `step` raised."""
 
     def due(self) -> float | None:
         """When `step` has work, in monotonic seconds (0 for now); None until something changes. Takes no lock."""
@@ -95,7 +95,7 @@ class KeyQueue:
         self._later[version.key] = cluster.clock.monotonic() + seconds
 
     def due(self) -> float | None:
-        """At once if there is something to look at, else when the first delayed object is due."""
+        """Now, if an object is waiting; otherwise the time at which the first delayed object is due."""
         return 0.0 if self._keys else min(self._later.values(), default=None)
 
     @under_lock

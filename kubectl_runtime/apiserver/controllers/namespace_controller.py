@@ -85,7 +85,7 @@ class NamespaceController:
         return {key: versions for key, versions in sorted(found.items()) if versions}
 
     def _delete_contents(self, cluster: Cluster, name: str) -> bool:
-        """Ask for the deletion of the contents. Returns whether all of them were asked for."""
+        """Ask for the deletion of the contents. Returns whether the deletion of all objects was requested."""
         left = PER_STEP
         for key, versions in self._remaining(cluster, name).items():
             resource_type = served_type(cluster, key)

@@ -1,10 +1,11 @@
 """StatefulSets create numbered Pods, one after the other or in parallel, each with its own claims.
 
-What one look at a StatefulSet does:
+The steps of one look at a StatefulSet:
 
 - A Pod that has ended is deleted, and created again under its name.
 - A missing Pod is created with its claims. OrderedReady: one at a time, when the Pods before it are available.
-- Of too many Pods the highest number is deleted. OrderedReady: one at a time, when the others are healthy.
+- If there are too many Pods, the Pod with the highest number is deleted. OrderedReady: one at a time, when the others
+  are healthy.
 - After a change of the template RollingUpdate deletes the highest Pod of an old revision from `partition` on, when the
   Pods above it are healthy. OnDelete deletes nothing; a Pod that a client deletes comes back with the new template.
 

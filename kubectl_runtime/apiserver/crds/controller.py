@@ -333,7 +333,8 @@ class CrdController:
 
 class ConversionCache:
     """Converts what is written to the other served versions, by the conversion webhook, one object at a time: lists are
-    answered with that while the webhook fails (`output.negotiation`). What it cannot convert now is left out."""
+    answered with that while the webhook fails (`output.negotiation`). Objects that it cannot convert now are left
+    out."""
 
     name = "conversions"
 

@@ -181,8 +181,8 @@ def true_conditions(status: Object) -> set[str]:
 
 
 def difference(before: Any, after: Any, *, as_given: bool = False) -> str:
-    """A readable difference of two values. The real server prints its internal Go structs: this prints the API's JSON,
-    or values `as_given` the names and the order of a struct."""
+    """A readable difference of two values. The real server prints its internal Go structs; this function prints the
+    API's JSON, or values that have the names and the order of a struct (`as_given`)."""
     old, new = (json.dumps(value, indent=1, sort_keys=not as_given, ensure_ascii=False).splitlines(keepends=True)
                 for value in (before, after))
     return "".join(list(difflib.unified_diff(old, new))[2:])

@@ -510,8 +510,8 @@ def _warnings(obj: Object, old: Object | None, spec: Object, path: str) -> list[
 
 
 def _default_labels(obj: Object) -> None:
-    """Give a Job without labels those of its template: one dict, as in the real server, so that the labels that are
-    generated for the template show up at the Job too."""
+    """Give a Job without labels the labels of its template. Both share one dict, as in the real server, so that labels
+    generated for the template appear in the Job too."""
     labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not obj.setdefault("metadata", {}).get("labels"):
         obj["metadata"]["labels"] = labels

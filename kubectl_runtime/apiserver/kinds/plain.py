@@ -330,8 +330,8 @@ class SigningRequestStrategy(BuiltinStrategy):
             condition["lastUpdateTime"] = condition.get("lastUpdateTime") or format_time(ctx.now)
 
     def reset(self, subresource: str) -> ResetFields:
-        """The fields that a request does not own. Surprising: not even the spec is the client's, though a create sets
-        it."""
+        """The fields that a request does not own. Surprising: the client does not own even the spec, although a
+        create sets it."""
         return super().reset(subresource) if subresource else ResetFields(drop=(("spec",), ("status",)))
 
 

@@ -13,9 +13,8 @@
 
     server.kubelet.portforward("db-*", 5432, to=local_port)    connections to the Pod's port go to 127.0.0.1
 
-The most specific setting wins: one for a container over one for all (`container=None`), one for a Pod over one for a
-pattern (`"web-*"`), one for a namespace over one for any. The Pod has to exist, as for a real server; it need not have
-a node.
+The most specific setting wins: a container before all containers (`container=None`), a Pod before a pattern
+(`"web-*"`), a namespace before all namespaces. The Pod has to exist, as for a real server; it need not have a node.
 
 If Pods run, each also has a log: empty, or the text of a rule (`PodRule.log`). It ends with its container; a log that a
 test made stays as the test left it.
@@ -69,8 +68,8 @@ class Kubelet:
              container: str | None = None) -> None:
         """Let `handler` answer every exec in the container, in place of an earlier handler.
 
-        It is called in the thread of the connection and returns the exit code. What it raises is logged, and the client
-        gets the answer of a command that could not be run.
+        It is called in the thread of the connection and returns the exit code. An exception of the function is logged,
+        and the client gets the answer for a command that could not be run.
         """
         self._set(("exec", namespace, pod, container), handler)
 
@@ -85,8 +84,8 @@ class Kubelet:
         127.0.0.1.
 
         The function gets a `ForwardedConnection` and is called in a thread of its own; when it returns, the connection
-        ends. What it raises is logged, and the client reads it as the failure of the port. Raises ValueError unless
-        exactly one of `handler` and `to` is given, and for a number that is not a port.
+        ends. An exception of the function is logged, and the client gets it as the failure of the port. Raises
+        ValueError unless exactly one of `handler` and `to` is given, and for a number that is not a port.
         """
         if (handler is None) == (to is None):
             raise ValueError("portforward wants either a function or the local port to which connections go")

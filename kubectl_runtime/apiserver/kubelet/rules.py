@@ -51,7 +51,7 @@ class Behaviour:
     """The text that it writes to its log when it starts."""
 
     def run_time(self, restarts: int) -> float | None:
-        """Seconds of the run after this many restarts; None if it does not end by itself."""
+        """How many seconds the run after this many restarts lasts; None if it does not end by itself."""
         return None if self.endings is not None and restarts >= self.endings else self.run
 
 
@@ -171,7 +171,7 @@ class PodRule:
                           meta["namespace"], meta["name"])
 
     def remove(self) -> None:
-        """Take the rule out of force: what it held back goes on at once."""
+        """Remove the rule: containers that it held back continue at once."""
         self._rules.remove(self)
 
     def first(self, count: int) -> PodRule:
@@ -220,12 +220,13 @@ class PodRule:
         return self._says(run=_seconds("after", after), exit_code=code, endings=times)
 
     def succeed(self, *, after: Duration = 0) -> PodRule:
-        """The containers end successfully this long after they started, as those of Jobs do at once without any rule.
+        """The containers end successfully this long after they started. (Without a rule, containers of Jobs end
+        successfully at once.)
         """
         return self._says(run=_seconds("after", after), exit_code=0, endings=None)
 
     def keep_running(self) -> PodRule:
-        """The containers do not end by themselves, not even those of a Job's Pods."""
+        """The containers do not end by themselves, not even in the Pods of a Job."""
         return self._says(run=None, exit_code=0, endings=None)
 
     def stop(self, *, after: Duration) -> PodRule:
@@ -281,9 +282,9 @@ class PodRules:
         """Begin a rule for Pods that match all the arguments, or for all Pods.
 
         `selector` is a label selector in any form; `name`, `namespace`, `container` and `image` are patterns with
-        ``*``, the image as the Pod's spec has it. With `container` or `image` the rule is about those containers of the
-        Pods, else about all but the init containers. `where` gets the Pod as a dict and is called last, in a thread of
-        the server that holds no lock; what it raises is logged, and the Pod does not match.
+        ``*``, the image as the Pod's spec has it. With `container` or `image` the rule applies to the matching
+        containers, otherwise to all containers except init containers. `where` gets the Pod as a dict and is called
+        last, in a thread of the server that holds no lock; what it raises is logged, and the Pod does not match.
 
         Raises RequestError for an invalid selector, ValueError for an invalid pattern or function, and if the server
         runs no Pods.

@@ -5,8 +5,8 @@ item of a set, each with its child node. In a node ``"."`` means that the path i
 children is a member and written ``{}``. So ``{"f:data": {".": {}, "f:k": {}}}`` holds ``.data`` and ``.data.k``, and
 ``{"f:data": {"f:k": {}}}`` only the latter. The root is not a path: an empty root is the empty set.
 
-All functions are pure: arguments are never changed, results may share nodes with them. Functions that only remove paths
-keep the order of keys; `ordered` and `compare` give the server's order.
+All functions are pure: they never change their arguments, but results may share nodes with them. Functions that only
+remove paths keep the order of keys; `ordered` and `compare` give the server's order.
 
 Surprising details of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it
 was absent before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.

@@ -1,8 +1,8 @@
 """Schemas for OpenAPI documents, from the definitions of the built-in kinds and from the schemas of CRDs.
 
 The generated definitions lack enums, which `kubectl explain` shows; enums.json.gz has them, with their texts, from the
-documents of a kube-apiserver 1.36: a list of [values, text, fields]. They also lack most defaults. Those of Go's zero
-values are at the fields that are always written (`kinds.typed`), the others in `_DEFAULTS`.
+documents of a kube-apiserver 1.36: a list of [values, text, fields]. They also lack most defaults. Defaults that are
+Go's zero values are at the fields that are always written (`kinds.typed`); other defaults are in `_DEFAULTS`.
 """
 from __future__ import annotations
 

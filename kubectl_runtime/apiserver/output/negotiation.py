@@ -253,8 +253,8 @@ def shown_objects(resource_type: ServedResource, versions: Sequence[Version]) ->
 
 
 def own_versions(resource_type: ServedResource, versions: list[Version]) -> list[Version]:
-    """Stored versions converted to a version of the API. What a webhook makes is also kept with them. Raises
-    StatusError."""
+    """Stored versions converted to a version of the API. The results of a conversion webhook are also kept with the
+    stored versions. Raises StatusError."""
     if all(is_as_stored(resource_type, version) for version in versions):
         return versions
     strategy = resource_type.strategy
@@ -308,8 +308,8 @@ class Form:
     def own(self, versions: list[Version], *, cached: bool = False) -> list[Version]:
         """Stored versions converted to this version of the API; most need no conversion. May call a conversion webhook.
 
-        With `cached` a webhook that fails does no harm if it has converted all of them before: the real server answers
-        lists from a cache.
+        With `cached` a failing webhook has no effect if it has converted all objects before, because the real server
+        answers lists from a cache.
         """
         if self._is_plain:
             return versions

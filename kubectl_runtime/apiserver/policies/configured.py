@@ -1,7 +1,7 @@
 """The configured admission policies with their bindings, ordered by the names of policy and binding.
 
-They are read from the stored objects, and again when one of these changes. A policy without a binding has no effect.
-The cluster's lock is held.
+They are read from the stored objects, and again when one of these objects changes. A policy without a binding has no
+effect. The cluster's lock is held.
 """
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 For each policy and each of its bindings that match a request, the expressions are evaluated once for each parameter
 object. A failure is a validation that is false, or, unless failurePolicy is Ignore, an expression that fails or
-parameters that are missing. Of the validationActions Deny refuses the request with the first failure, Warn adds a
-Warning header, and Audit has no effect, since this server has no audit log.
+parameters that are missing. The validationAction Deny refuses the request with the first failure, Warn adds a Warning
+header, and Audit has no effect, because this server has no audit log.
 """
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def mutated(ctx: RequestContext, asked: Attributes, policy: Policy, binding: Bin
 
 def _changed(ctx: RequestContext, policy: Policy, asked: Attributes, target: Target, params: Object | None,
              shown: Object, failures: list[str]) -> Object | None:
-    """The object after all mutations; those that fail are left out and added to `failures`."""
+    """The object after all mutations; mutations that fail are left out and added to `failures`."""
     values = _values(ctx, asked, target, params)
     values.data["object"] = shown
     if not _conditions_hold(policy, values):

@@ -225,7 +225,7 @@ class Hooks:
         return self._of(VALIDATING)
 
     def __bool__(self) -> bool:
-        """Whether there is any configuration; every write checks this, so it does nothing else."""
+        """Whether there is any configuration. Every write checks this, so the check is cheap."""
         get = self._storage.buckets.get
         mutating, validating = get(MUTATING), get(VALIDATING)
         return ((mutating is not None and bool(mutating.objects))

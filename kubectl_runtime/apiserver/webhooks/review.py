@@ -335,7 +335,7 @@ def _names(text: str, plural: str, subresource: str) -> bool:
 
 
 def decision_of(ctx: RequestContext) -> Decide:
-    """What answers the checks of `authorizer` in expressions: the permissions of the request's user, or of the
+    """Answers the checks of `authorizer` in expressions, by the permissions of the request's user, or of the
     ServiceAccount that the check names."""
     def decide(asked: Mapping[str, str]) -> tuple[bool, str, str]:
         user = as_user(f"system:serviceaccount:{asked['account']}") if "account" in asked else ctx.user_info
@@ -349,8 +349,8 @@ _CHECKED = ("verb", "group", "resource", "subresource", "namespace", "name", "pa
 
 
 def _holds(ctx: RequestContext, found: Invocation, asked: Attributes) -> bool:
-    """Whether all conditions are true. A false condition decides; otherwise one that cannot be evaluated, by the
-    failure policy."""
+    """Whether all conditions are true. A false condition decides; otherwise a condition that cannot be evaluated
+    decides, by the failure policy."""
     shown, old = (as_version(obj, asked, found.resource) for obj in (asked.object, asked.old))
     request = request_of(ctx, found.kind, found.resource, asked)
     failures = []

@@ -206,8 +206,8 @@ class Carriers:
 
     def __init__(self, config: Config, *, session: requests.Session | None, through_session: bool, connections: int,
                  clock: Clock) -> None:
-        """Arguments are those of `Client`. Opens no connection. Raises ConfigError and AuthError for what cannot
-        work."""
+        """The arguments are those of `Client`. Opens no connection. Raises ConfigError and AuthError for settings that
+        cannot work."""
         self._clock = clock
         self._change = ForkSafeLock()
         self.closing = StopToken(clock=clock)

@@ -52,7 +52,7 @@ class NamespaceSet:
         self._listeners: dict[object, Callable[[], None]] = {}
 
     def set(self, names: Iterable[str]) -> None:
-        """Let these be the names, and no others."""
+        """Replace the set by these names."""
         found = _checked(names)
         self._change(lambda _: found)
 

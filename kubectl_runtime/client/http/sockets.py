@@ -284,8 +284,8 @@ def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool
                   certificate: ClientCertificate | None = None) -> ssl.SSLContext:
     """A context for connections to the API server.
 
-    `ca`: PEM (with any text between the certificates); None trusts what the system trusts. `insecure` verifies nothing.
-    Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable.
+    `ca`: PEM (with any text between the certificates); With None the system's CAs are trusted. `insecure` verifies
+    nothing. Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -1,4 +1,5 @@
-r"""`PortForward`: connections to ports of a Pod, all over one websocket; `LocalPort`: a local port that leads to one.
+r"""`PortForward`: connections to ports of a Pod, all over one websocket; `LocalPort`: a local port that forwards to a
+port of a Pod.
 
     with pods.portforward("web", [80, 5432]) as forward:
         http = forward.socket(80)

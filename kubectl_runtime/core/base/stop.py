@@ -6,8 +6,8 @@
 
 Callbacks are for code that cannot check the token: a thread blocked in a socket read is woken by a callback that shuts
 the socket down. They run in the thread that calls `set`, outside the lock, in the order of their registration, and must
-be short. Their exceptions are logged. Only a KeyboardInterrupt in the main thread, which does not come from the
-callback, is raised again after all callbacks were called.
+be short. Their exceptions are logged. Only a KeyboardInterrupt in the main thread, which is not the callback's own, is
+raised again after all callbacks were called.
 """
 from __future__ import annotations
 

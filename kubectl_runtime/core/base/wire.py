@@ -247,7 +247,7 @@ def record_in(hint: Any) -> Any:
 
 
 def _tagged_record(hint: Any, plain: dict[str, Any]) -> Any:
-    """The Struct of a union whose tag the value has; None if tags do not identify one."""
+    """The Struct of a union whose tag the value has; None if tags do not identify a Struct."""
     for part in alternatives(hint):
         config = getattr(part, "__struct_config__", None)
         if config is not None and config.tag is not None and plain.get(config.tag_field) == config.tag:

@@ -10,7 +10,7 @@ Whose is an object with the child's name?
                                                          nothing else of ours once its owner reference is removed
     anything else                                        not ours
 
-What is done about it (`decide`)?
+Which action follows (`decide`)?
 
     there is no object                                   CREATE: applied without force
     not ours                                             REFUSE; with `adopt`, if it has no controller: APPLY

@@ -66,7 +66,7 @@ ROUNDS = 4
 
 
 class Found(NamedTuple):
-    """What watches know of a name."""
+    """The state that the watches show for a name."""
 
     record: Record | None
     is_complete: bool
@@ -253,7 +253,7 @@ class _Call:
 
     def _do(self, do: Do, wanted: Desired, seen: Seen | None, known: Applied | None, key: ChildKey,
             record: Record | None, contest: Contest | None, *, may_lag: bool) -> None:
-        """Do what was decided. Raises the conflict after which it has to be decided again."""
+        """Carry out the decision. Raises the conflict after which it has to be decided again."""
         children = self.children
         if do is Do.CREATE:
             self._create(wanted, known, key)

@@ -1,4 +1,4 @@
-"""`Children`: what `ensure` did, and what the children still lack. `NotOurs`: what it refused to touch."""
+"""`Children`: what `ensure` did, and what the children still lack. `NotOurs`: the objects that it refused to touch."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -166,7 +166,7 @@ class DividedWatches:
 
     @property
     def shards(self) -> frozenset[int]:
-        """As `Partition.shards`: those that are shown."""
+        """The shards that are shown, for `Partition.shards`."""
         return self._group.shards & self._shown
 
     def begin_in(self, shard: int) -> StopToken | None:
@@ -390,8 +390,8 @@ class DividedWatches:
     # What the stores show
 
     def _show(self) -> None:
-        """Make the stores show what they should. This calls index functions of the program, so no lock is held: one
-        thread builds the store, and other threads wait for it."""
+        """Make the stores show the objects of the current shards. This calls index functions of the program, so no lock
+        is held: one thread builds the store, and other threads wait for it."""
         me = threading.get_ident()
         with self._changed:
             self._wanted += 1

@@ -62,7 +62,7 @@ class Housekeeping:
         self._checks = checks
 
     def __call__(self) -> float | None:
-        """Do what is due. Returns the seconds until something will be due again.
+        """Carry out the checks that are due. Returns the seconds until something will be due again.
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
@@ -89,8 +89,8 @@ class SyncGate:
 
     def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
                  clock: Clock, logger: GuardedLogger, timeout: float | None = None, then: str = "reconciling") -> None:
-        """`names`: what has to arrive. `trouble_of(name)`: its last error, empty if there is none. `then`: what
-        follows, for the log."""
+        """`names`: the stores that must become complete. `trouble_of(name)`: its last error, empty if there is none.
+        `then`: the next step, for the log."""
         self._missing = dict.fromkeys(names)
         self._on_open = on_open
         self._trouble_of = trouble_of

@@ -475,11 +475,12 @@ class Lifecycle:
         """Block until the work in progress has ended or its time is over."""
 
     def _end_rest(self) -> list[StillRunning]:
-        """Block until the rest has ended or its time is over. Returns what has not, already logged."""
+        """Block until the rest has ended or its time is over. Returns the parts that have not ended; they are already
+        logged."""
         return []
 
     def _release(self) -> None:
-        """Give back what others may take now."""
+        """Release the names, signals and hooks that other controllers may now take."""
 
 
 def join(threads: Iterable[threading.Thread], limit: float) -> None:

@@ -332,7 +332,7 @@ def _catches_up(own: Own, changed: Record) -> bool:
 
 
 def _succeeds(own: Own, record: Record) -> bool:
-    """Whether an object of another uid came after the written object, and not before it."""
+    """Whether an object of another uid is newer than the written object."""
     if own.uid == record.uid:
         return False
     known, shown = number_of(own.version), number_of(record.resource_version)

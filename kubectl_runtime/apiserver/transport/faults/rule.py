@@ -5,7 +5,7 @@
     faults.on("create").chance(0.1).lose_answer()
 
 `Match` describes the requests of a rule. Conditions (each a `Filter`) follow and form a chain: each sees and counts
-only the requests that the one before it let pass. ``after(2).first(3)`` takes the third to the fifth request,
+only the requests that the previous condition let pass. ``after(2).first(3)`` takes the third to the fifth request,
 ``every(2).first(3)`` the second, fourth and sixth. Without conditions the rule takes every matching request. Actions
 follow; several are applied in their order, and each counts the events that the actions before it let pass. A rule is in
 force from its first action until `remove()`.
@@ -253,7 +253,7 @@ EXPIRED = "too old resource version: 1 (2)"
 
 
 class Script(Protocol):
-    """What a rule needs from its fault script; see `script.Faults`."""
+    """The part of the fault script that a rule needs; see `script.Faults`."""
 
     def enforce(self, rule: Rule) -> None: ...
 
@@ -263,9 +263,9 @@ class Script(Protocol):
 
 
 class Rule(Conditions):
-    """What happens to some requests. Made by `Faults.on`; every method returns the rule, and may be called from any
-    thread. `seen` counts the requests that matched and `taken` the requests to which something happened, so that a test
-    can assert that its fault took place.
+    """A rule: selected requests, and what happens to them. Made by `Faults.on`; every method returns the rule, and may
+    be called from any thread. `seen` counts the requests that matched and `taken` the requests to which something
+    happened, so that a test can assert that its fault took place.
     """
 
     def __init__(self, script: Script, match: Match, seed: str) -> None:

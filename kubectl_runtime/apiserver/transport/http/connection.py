@@ -130,7 +130,7 @@ class Tls(Protocol):
 
 @dataclass(frozen=True)
 class ServingInfo:
-    """What all connections of a server share."""
+    """The state that all connections of a server share."""
 
     handle: Callable[[HttpRequest], HttpResponse]
     clock: Clock
