@@ -122,7 +122,7 @@ class Validator:
 
 
 class CustomResource(Resource):
-    """The base of your own kinds: a class is the CustomResourceDefinition, and its instances are the objects.
+    """The base class of your own kinds: the class is the CustomResourceDefinition, and its instances are the objects.
 
     Class keywords are those of `Resource` (group, version, kind, …) and of `CrdOptions` (scale, printer_columns, rules,
     …). The group must be a name of your own that contains a dot, as the API requires. `status` makes it a subresource.

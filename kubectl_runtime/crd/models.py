@@ -200,8 +200,9 @@ class _Structure:
         empty = {"nullable": True} if len(others) < len(options) else {}
         if kinds == ["integer", "string"]:
             return {_INT_OR_STRING: True, **empty}
-        raise TypeError(f"{where}: a union of {', '.join(kinds)} has no structural schema: of unions, T | None, int | "
-                        "str and those with a discriminator do; or give it Annotated[..., FieldSchema({...})]")
+        raise TypeError(f"{where}: a union of {', '.join(kinds)} has no structural schema: of unions only T | None, "
+                        "int | str and unions with a discriminator have one; or give it "
+                        "Annotated[..., FieldSchema({...})]")
 
     def _tagged(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
         field = (node.get("discriminator") or {}).get("propertyName")

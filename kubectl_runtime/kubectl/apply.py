@@ -276,7 +276,7 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
     ['deleted']
     """
     if params is not None and params.dry_run:
-        raise RequestError("delete_manifests: a dry run deletes nothing whose end could be awaited")
+        raise RequestError("delete_manifests: a dry run deletes nothing, so there is nothing to wait for")
     with ManifestRun(client, "delete", source, namespace=namespace, recursive=recursive, progress=progress, stop=stop,
                      timeout=client.config.timeout if wait is None else wait) as run:
         first = first_ones(run.items)

@@ -170,7 +170,8 @@ def own_identity() -> str:
 
 @dataclass(frozen=True)
 class LeaderElection:
-    """How one of several processes is chosen: `LeaderElection("my-operator")`. Durations are seconds or `timedelta`.
+    """Elects one of several processes as the leader: `LeaderElection("my-operator")`. Durations are seconds or
+    `timedelta`.
 
     - `name` of the Lease, in `namespace` (default: the client's own, which in a cluster is the Pod's).
     - `identity`: the holder name of this process; default: the host's name and a random part. Your own identities must

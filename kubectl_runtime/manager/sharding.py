@@ -44,7 +44,7 @@ _WORD = 4
 
 @dataclass(frozen=True)
 class Sharding:
-    """How replicas share the work: `Sharding("my-operator", shards=16)`. Durations are seconds or `timedelta`.
+    """Divides the work among replicas: `Sharding("my-operator", shards=16)`. Durations are seconds or `timedelta`.
 
     All replicas of a group have the same `name` and `namespace` (default: the client's own, which in a cluster is the
     Pod's). `shards` is the number of parts; with several times the number of replicas, each replica gets about the same

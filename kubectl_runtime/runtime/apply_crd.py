@@ -135,7 +135,7 @@ def _look_before(there: CustomResourceDefinition | None, definition: dict[str, A
     if any(loss.kind == "downgrade" for loss in found) and not allow_downgrade:
         raise DowngradeError(f"apply {there.ref}: the definition on the server is newer; allow_downgrade=True applies "
                              f"the older one all the same, which removes:{told}{more}", found)
-    log.warning("apply %s takes away what the definition on the server has:%s%s", there.ref, told, more)
+    log.warning("apply %s removes parts of the definition on the server:%s%s", there.ref, told, more)
 
 
 class TimeLeft:

@@ -109,7 +109,7 @@ F = TypeVar("F", bound=Finalizable)
 
 def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
               cleanup: Callable[[F], Action]) -> Action:
-    """Reconcile `obj` by `apply`, or by `cleanup` when it is being deleted, under the finalizer `name`.
+    """Reconcile `obj` under the finalizer `name`: call `apply`, or `cleanup` when the object is being deleted.
 
     `api` is an Api of the kind, in the namespace of `obj` or in all. `name` must be yours alone, such as
     `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that they get: it may be newer than

@@ -159,8 +159,8 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
                     stop: StopToken | None = None) -> K | None: ...
 def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: Duration,
                     stop: StopToken | None = None) -> K | None:
-    """Block until `condition(obj)` is true for the object `name`. Returns that object, or None if it does not exist;
-    type checkers know that it exists for `has(...)`, `is_created` and the like.
+    """Block until `condition(obj)` is true for the object `name`. Returns that object, or None if it does not exist.
+    (For `has(...)`, `is_created` and similar conditions, type checkers know that it is not None.)
 
     `condition` is called in this thread, with the object or None, at once and after each change. Lost connections,
     restarts of the server and a deleted and re-created object do not end the wait. `name` may be an object with that

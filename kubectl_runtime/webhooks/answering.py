@@ -477,7 +477,7 @@ def _check_mount(mount: str) -> None:
     parts = mount.split("/")[1:] if isinstance(mount, str) and mount.startswith("/") else [""]
     if mount != "/" and not all(part and part not in (".", "..") and part.isprintable() and part.isascii()
                                 and not set(part) & set(" ?#%") for part in parts):
-        raise RequestError(f"{mount!r} is not a path for a webhook, which is one such as '/quota'")
+        raise RequestError(f"{mount!r} is not a path for a webhook, such as '/quota'")
 
 
 def _status(code: int, message: str) -> tuple[int, bytes]:

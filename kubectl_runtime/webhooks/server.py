@@ -208,7 +208,7 @@ class WebhookSetup:
         if first or not lacking:
             log.info("the configurations called %s are applied", self._name)
         for kind, name in lacking:
-            log.info("%s %s is as it should be again", kind, name)
+            log.info("%s %s is correct again", kind, name)
         return True
 
     def _await_news(self, bundle: bytes, end: StopToken) -> bool:

@@ -304,7 +304,7 @@ def test_what_others_take_out_of_the_configurations_is_put_back(client: Client, 
         [told, *_] = [record for record in caplog.records if record.levelno == logging.WARNING]
         assert NAMES[kind] in told.getMessage()
         assert "it is applied again" in told.getMessage()
-        assert "is as it should be again" in caplog.text
+        assert "is correct again" in caplog.text
 
 
 def without(field: str, part: str) -> Callable[[Api[Any], str], object]:

@@ -457,7 +457,7 @@ def _just_made(rollout: Rollout) -> bool:
     """Whether the newest ReplicaSet is so new that its own controller may not have seen it, so that its counts are
     missing.
 
-    The real controller conflicts with its own write then, so that it writes the status only at its next look.
+    In this case the real controller has a conflict with its own write, and writes the status only at its next look.
     """
     if rollout.new is None or dig(rollout.new.obj, "status.observedGeneration"):
         return False

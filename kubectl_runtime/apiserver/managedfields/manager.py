@@ -123,7 +123,8 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
 
 
 def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
-    """The entries after an update: none if the versions cannot be compared, which the real server only logs."""
+    """The entries after an update. If the versions cannot be compared there are none; the real server only logs this
+    error."""
     if conversion_error(live, new, managed, target):
         return {}
     changed, removed = compare(live, new, target.schema)

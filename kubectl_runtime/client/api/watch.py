@@ -105,9 +105,10 @@ def open_watch(client: Client, request: Request, form: Form, stop: StopToken | N
     """Open a watch: send `request` and wait for the head of its answer.
 
     `read_timeout`: the longest silence, in seconds. `deadline` applies to the opening. Raises ApiError when the server
-    refuses (410 too), TransportError when it cannot be reached. Iterating raises RequestTimeout after too long a
-    silence, UnexpectedAnswer for a web page, and, after the events before it, DecodeError for a line that is not a
-    watch event or is longer than 16 MiB; otherwise it ends. Close the stream if you stop reading before its end.
+    refuses (410 too), TransportError when it cannot be reached. The iteration raises RequestTimeout after too long a
+    silence, and UnexpectedAnswer for a web page. For a line that is not a watch event or is longer than 16 MiB it
+    raises DecodeError, after it has yielded the earlier events. Otherwise it ends. Close the stream if you stop reading
+    before its end.
     """
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 

@@ -98,7 +98,7 @@ _draw = random.random  # needed because the class has a field called random
 
 @dataclass(frozen=True, init=False)
 class RetryPolicy:
-    """Which failures are retried, and after what wait. Immutable; durations are seconds or `timedelta`.
+    """Decides which failures are retried, and after what wait. Immutable; durations are seconds or `timedelta`.
 
     The default: wait 0.2 s, doubling up to 10 s, and retry at most 8 times.
     `RetryPolicy.never()` retries nothing.

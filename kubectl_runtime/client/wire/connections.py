@@ -47,8 +47,8 @@ from kubectl_runtime.core.base.errors import text_of
 
 
 class Limits(Timeout):
-    """The deadlines of the parts of one request, on `time.monotonic`. requests and urllib3 pass it on as a Timeout that
-    seems to have no limits: the sockets obey the deadlines."""
+    """The deadlines of the parts of one request, on `time.monotonic`. requests and urllib3 pass it on as a Timeout
+    without limits, because the sockets enforce the deadlines."""
 
     connect_timeout = read_timeout = None  # properties in the base class, which read the clock
 

@@ -91,7 +91,7 @@ class ChunkedDecoder:
                 left -= content
             while 0 < left <= 2 and position < end:
                 if data[position] != b"\r\n"[2 - left]:
-                    raise FramingError("a chunk is longer than its size says")
+                    raise FramingError("a chunk is longer than its declared size")
                 position += 1
                 left -= 1
             if left == 0:

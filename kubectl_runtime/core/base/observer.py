@@ -26,8 +26,8 @@ count runs in progress, add one at `run_started` and subtract one at `run_ended`
 `webhook_began` and `webhook_answered`.
 
 A method must be short and must not block. Its exceptions are only logged: code that gets an observer from a program
-calls it through `together`. Code that calls it for each run gets its `hearers` once, so that each call is a plain call
-of Python, without a look-up by name or packed arguments.
+calls it through `together`. Code that calls it for each run fetches its `hearers` once, so that each notification is a
+plain function call, without a look-up by name or packed arguments.
 """
 from __future__ import annotations
 

@@ -506,7 +506,7 @@ class GoDuration(TextValue):
         try:
             return cls(nanoseconds_of(text))
         except ValueError as error:
-            raise RequestError(f"{error}: a duration is such as '1h30m', '1.5s' or '250ms'") from None
+            raise RequestError(f"{error}: a duration has a form such as '1h30m', '1.5s' or '250ms'") from None
 
     @classmethod
     def of(cls, span: timedelta) -> GoDuration:

@@ -125,7 +125,7 @@ def child_name(owner: Owner, suffix: str) -> str:
     if not owner.name:
         raise RequestError(f"{owner.ref} has no name yet that its children's names could begin with")
     if not suffix:
-        raise RequestError(f"the name of a child of {owner.ref} needs a suffix: its kind, or what it is for")
+        raise RequestError(f"the name of a child of {owner.ref} needs a suffix: its kind, or its purpose")
     whole = f"{owner.name}-{suffix}"
     if len(whole) <= LONGEST:
         return whole

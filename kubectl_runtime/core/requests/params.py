@@ -159,7 +159,7 @@ class GetParams(msgspec.Struct, frozen=True):
 
 
 class ListParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of `Api.list`: which objects, how many at once, and how fresh.
+    """Options of `Api.list`: which objects to list, how many at once, and how fresh the list must be.
 
     `label_selector` and `field_selector`: text, a mapping, or a `Selector`. `limit`: objects per page;
     `continue_token`: where the page begins. `shard`: only these parts of the objects; a server without the feature gate
@@ -285,7 +285,7 @@ class PostParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of `Api.patch`. `force` takes fields from other managers, and exists for server-side apply only.
+    """Options of `Api.patch`. `force` takes fields from other managers; it is only for server-side apply.
 
     `dry_run`: the server checks and answers, but stores nothing. `field_manager`: the owner of the written fields;
     `field_validation`: the treatment of unknown fields. The same options may be given to the verb as keywords.

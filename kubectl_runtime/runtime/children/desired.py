@@ -98,8 +98,8 @@ def desired(owner: Resource, children: Iterable[Child], find: KindFinder) -> lis
             wanted = _desired(owner, one, reference, whose, find)
             ref = wanted.ref
             if ref in found:
-                raise RequestError(f"{ref} appears twice among the children of {owner.ref}: the second would take "
-                                   "away what the first one sets")
+                raise RequestError(f"{ref} appears twice among the children of {owner.ref}: the second would remove "
+                                   "the fields that the first sets")
             if ref == own:
                 raise RequestError(f"{ref} cannot be its own child")
             found[ref] = wanted
@@ -179,8 +179,9 @@ def _namespace(owner: Resource, resource: ApiResource, namespace: str | None, na
         return namespace
     if namespace is None or namespace == own:
         return own
-    raise RequestError(f"{owner.ref} cannot own {resource.kind} {name} in namespace {namespace}: an owner lives in the "
-                       "namespace of what it owns, or the garbage collector deletes that. Give it a label that names "
+    raise RequestError(f"{owner.ref} cannot own {resource.kind} {name} in namespace {namespace}: an owner must be in "
+                       "the namespace of the objects that it owns, or the garbage collector deletes them. Give it a "
+                       "label that names "
                        "its owner, and the owner a finalizer that deletes it")
 
 

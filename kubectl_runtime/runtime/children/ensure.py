@@ -121,8 +121,8 @@ class Naming:
         """Record that a call names these children of the owner with this uid. Raises RequestError after a call with
         `prune`, which named all children."""
         if self._pruned and prune:
-            raise RequestError("a second ensure(..., prune=True) in one run: each names all children, and would delete "
-                               "what the other one made. Name all of them in one call")
+            raise RequestError("a second ensure(..., prune=True) in one run: each names all children, and would "
+                               "delete the children of the other call. Name all children in one call")
         if self._pruned == owner and (more := [str(ref) for ref in refs if ref not in self.refs]):
             raise RequestError(f"an ensure(..., prune=True) before this one named all children, without {more[0]}: it "
                                "would be deleted and made in turn. Name it there, or let the last call prune")
@@ -282,8 +282,8 @@ class _Call:
                 assert known is not None
                 one = Contested(wanted.ref, contest.manager, tuple(sorted(contest.fields)))
                 if known.contest is None:
-                    log.warning("%s by force, after they were taken back: it is left as it is until something else is "
-                                "wanted, or %s changes what it applies", one, contest.manager)
+                    log.warning("%s by force, after they were taken back: it stays unchanged until its desired state "
+                                "changes, or %s applies other fields", one, contest.manager)
                 if known.contest != contest:
                     self._memory.remember(key, replace(known, contest=contest))
                 children.contested.append(one)

@@ -270,7 +270,8 @@ def check_children(api: Any, owners: Any) -> None:
     if not meet:
         raise RequestError(f"owns: {api.resource.full_name} of {like or ', '.join(sorted(children))} can have no owner "
                            f"in {own_like or ', '.join(sorted(own))}, where this controller reconciles "
-                           f"{owners.resource.full_name}: an owner is in the namespace of what it owns")
+                           f"{owners.resource.full_name}: an owner must be in the namespace of the objects that it "
+                           "owns")
 
 
 def check_predicate(predicate: Any) -> None:

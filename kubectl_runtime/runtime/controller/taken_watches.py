@@ -1,4 +1,4 @@
-"""The watches that one controller uses, and the stores that they fill.
+"""The watches that a controller uses, and the stores that they fill.
 
 `add_all` and `add_one` take a watch for each scope of a plan: a watch that the controller already has, or another
 watch, which other controllers may share. `store_of` prefers a store of whole objects to a store of parts; `release`
@@ -164,7 +164,7 @@ class TakenWatches:
             self._refuse_fields(found)
             raise RequestError(f"controller {self._plan.name} keeps only the metadata of {resource.full_name}: "
                                f".owns(api, whole=True) keeps whole objects, and ctx.metadata_store({resource.kind}) "
-                               "has what is kept")
+                               "has the metadata")
         return found
 
     def metadata_store_of(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:

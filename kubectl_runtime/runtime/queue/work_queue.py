@@ -182,8 +182,8 @@ class KeyRate:
     """The most runs of one object within some time: `runs` in each period of `per`, whatever requests them. A further
     run waits until `per` has passed since the first of the last `runs` began; all requests until then become one run.
 
-    `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for what is no finite time above
-    0.
+    `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for a period that is not finite
+    or not above 0.
 
     >>> controller = Controller(Api.all(client, ConfigMap)).key_rate(KeyRate(runs=10, per=60))
     """

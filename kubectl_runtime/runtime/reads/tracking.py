@@ -505,8 +505,8 @@ class Reads:
                        "%s may not be watched, so changes of what is read of them trigger nothing: grant list and watch"
                        " of %s (%s)", resource.full_name, resource.full_name, error)
         else:
-            self._logger.info("%s may not be watched as a whole: what is read of them is watched by its name", resource
-                              .full_name)
+            self._logger.info("%s may not be watched as a whole: each object that is read is watched by name",
+                              resource.full_name)
         self._watches.drop(source.watched, "it is not allowed")
         source.arrived()
         if readers and not source.name:

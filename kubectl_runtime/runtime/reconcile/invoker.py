@@ -28,7 +28,7 @@ order.
     a conflict that is retried quietly  DEBUG    a line per run
 
 If many keys of a controller fail in the same way (same class of error, same code), the first ten in a minute are logged
-by name; after that one line at each doubling has their number. The same holds for recoveries. Conflicts about fields of
+by name; after that, a line at each doubling has their number. The same holds for recoveries. Conflicts about fields of
 another manager, and runs that the shutdown ends, are logged as WARNING; a terminating namespace as INFO.
 
 `user_trace` finds the lines of a traceback that belong to the user's code.

@@ -294,7 +294,7 @@ def _shown(path: Path) -> str:
 
 
 def taken(before: Record, after: Record) -> list[tuple[str, str]]:
-    """The fields that one manager alone owned in `before` and that only other managers own in `after`: each path with
+    """The fields that only one manager owned in `before` and that only other managers own in `after`: each path with
     the manager that lost it."""
     had, has = _owners(before), _owners(after)
     return [(path, next(iter(managers))) for path, managers in had.items()

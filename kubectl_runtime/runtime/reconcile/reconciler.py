@@ -407,9 +407,10 @@ class Context(Generic[T_co]):
           `obj` controls, if its kind is one that the controller `owns`, only this controller has applied it, and no
           call of this run named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune.
 
-        Nothing is applied for an object that is being deleted, and its children stay. Metadata cannot show a change by
-        another process under our own field manager within the second of our apply; `owns(api, whole=True)` sees it.
-        Children in another namespace than their owner cannot have an owner reference: use labels and a finalizer.
+        Nothing is applied for an object that is being deleted, and its children stay. If another process writes under
+        our own field manager within the same second as our apply, metadata does not show the change; whole objects do
+        (`owns(api, whole=True)`). Children in another namespace than their owner cannot have an owner reference: use
+        labels and a finalizer.
 
         Blocks for a call for each child that is sent or has to be read. Returns what was done, and why children are not
         ready yet. Raises NotOurs; RequestError for an invalid child and for a second `prune`; and what `Api.apply`

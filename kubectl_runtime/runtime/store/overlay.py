@@ -1,4 +1,4 @@
-"""`Overlay`: writes of this process that one watch has not shown yet.
+"""`Overlay`: writes of this process that a watch has not shown yet.
 
 An entry keeps what the server returned for a write of one key:
 

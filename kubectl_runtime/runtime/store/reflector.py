@@ -429,7 +429,7 @@ class Reflector:
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Generator[Event[K]]:
-    """Write each of `events` into a store, and yield the events with fresh readers of the stored objects.
+    """Write each of `events` into a store, and yield the resulting changes, as events with fresh readers.
 
     `events` come from `watcher` or look like its events. It yields each `Failed` too, and shows it to callers whose
     wait for the store times out. Closing this closes `events`; waits for the store then end with StoreNotReady.

@@ -294,7 +294,7 @@ def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, s
     guarded(None, "the given stream", pass_on)
     if missing:
         raise RequestError("the given stream has not been through a reflector, so its store stays empty: pass "
-                           f"reflector(writer, events); what came was {type(missing[0]).__name__}")
+                           f"reflector(writer, events); it yielded {type(missing[0]).__name__}")
     if not stop.is_set():
         raise RuntimeError("the given stream ended, so no further change would be noticed")
 

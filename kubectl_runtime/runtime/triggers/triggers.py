@@ -361,8 +361,8 @@ class Subscriber:
             self._work(mine)
         elif waiting > BACKLOG and not self._backlog_logged:
             self._backlog_logged = True
-            self._log.warning("%s is slower than the changes: %d of them wait until it has got what was stored when it "
-                              "subscribed", self._name, waiting)
+            self._log.warning("%s is slower than the changes: %d of them wait until it has received the objects that "
+                              "were stored when it subscribed", self._name, waiting)
 
     def _taken(self, changes: Sequence[Event[Record]], by_watch: bool) -> Sequence[Event[Record]] | None:
         """The changes that the calling thread has to deliver first; None when another thread delivers, or none are
@@ -468,8 +468,9 @@ class Subscriber:
                 requests.extend(subscription(with_obj(change, read)))
             finally:
                 if (ended := monotonic()) - began > SLOW_SECONDS:
-                    self._log.warning("%s took %.0f ms for %s: what a watch calls must not block, or its "
-                                      "events come late", self._name, (ended - began) * 1000, described_event(change))
+                    self._log.warning("%s took %.0f ms for %s: functions that a watch calls must not block, because "
+                                      "they delay its events", self._name, (ended - began) * 1000,
+                                      described_event(change))
                     ended = monotonic()
                 began = ended
         return True

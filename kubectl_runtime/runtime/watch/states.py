@@ -126,7 +126,8 @@ class Listed:
 class Watching:
     """A watch is open since `opened`; `began` is the version it was opened with. In `doubt` it first needs the server's
     current version. `shortest`: a watch that ends within this many seconds ended too early. `stranger`: the FlowSchema
-    that the server reports while it may be another cluster; until that is certain, `server` is the earlier one."""
+    that the server reports, while it is uncertain whether this is another cluster; until that is decided, `server`
+    keeps the earlier FlowSchema."""
 
     version: str
     began: str

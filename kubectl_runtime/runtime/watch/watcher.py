@@ -81,7 +81,7 @@ def watcher(api: Api[K], config: WatcherConfig = ..., stop: StopToken | None = .
 def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
             backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
             rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
-    """Yield everything that exists, then everything that changes, until `stop` is set (None: until it is closed).
+    """Yield an event for each existing object, then for each change, until `stop` is set (None: until it is closed).
 
     `backoff`: the wait after a failure, by default `config.backoff`. With `backoff=None` it yields failures as `Failed`
     and neither waits nor logs: the consumer must wait between attempts. (While no server can be reached, the watcher

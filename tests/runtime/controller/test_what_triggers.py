@@ -598,7 +598,7 @@ def test_children_in_other_namespaces_alone_are_refused(children: list[str] | No
     with ApiServer() as server, server.client() as client:
         api = Api.all(client, Secret) if children is None else Api.namespaces(client, Secret, children)
         if refused:
-            with pytest.raises(RequestError, match="an owner is in the namespace of what it owns"):
+            with pytest.raises(RequestError, match="an owner must be in the namespace of the objects that it owns"):
                 scoped(client, "a", "d").owns(api)
         else:
             scoped(client, "a", "d").owns(api)
