@@ -1,9 +1,10 @@
 """`Api[K]`: the verbs of one kind, in one namespace or in all.
 
-    Api.all(client, Pod) every namespace, or a cluster-scoped kind; reads, lists, watches Api.namespaced(client, Pod,
-    "default") one namespace Api.default_namespaced(client, Pod) the namespace of the client's configuration
-    Api.namespaces(client, Pod, ["a", "b"]) several, for controllers (see `Namespaces`) Api.namespaces(client, Pod,
-    like="team-*") the matching namespaces at each moment (see `SelectedNamespaces`)
+- `Api.all(client, Pod)`: every namespace, or a cluster-scoped kind; for reads, lists and watches
+- `Api.namespaced(client, Pod, "default")`: one namespace
+- `Api.default_namespaced(client, Pod)`: the namespace of the client's configuration
+- `Api.namespaces(client, Pod, ["a", "b"])`: several namespaces, for controllers (see `Namespaces`)
+- `Api.namespaces(client, Pod, like="team-*")`: the matching namespaces at each moment (see `SelectedNamespaces`)
 
 Options are keywords, or one prepared value (`params`), not both.
 

@@ -1,9 +1,9 @@
 """A changing selection of namespaces: one kind in the namespaces that a pattern, labels or a set of names select at
 each moment.
 
-    NamespaceSet names that code changes while a controller runs NamespaceSelection the selection: a pattern of names,
-    labels of namespaces, or a NamespaceSet SelectedNamespaces one kind in the selected namespaces, watched as a whole;
-    made by `Api.namespaces`
+- `NamespaceSet`: names that code changes while a controller runs
+- `NamespaceSelection`: a pattern of names, labels of namespaces, or a NamespaceSet
+- `SelectedNamespaces`: one kind in the selected namespaces, watched as a whole; made by `Api.namespaces`
 
 Nothing here makes a request: `runtime.triggers.namespaces_driver` watches. A pattern needs only the name of a
 namespace; its labels have to be read from the server.

@@ -1,9 +1,11 @@
 r"""Credentials as values that error reports do not show: such tools print the local variables of each frame.
 
-    Secret, SecretBytes equal to the plain text or bytes and used as such; their repr shows nothing SecretMapping a
-    mapping whose repr shows nothing secret_fields(names) a class decorator that makes constructor arguments secret
-    secret_headers(given) makes the values of credential headers secret frames_hidden() a block: this library's errors
-    leave the block without inner frames, which hold plain text secret_file(path) the content of a file, limited in size
+- `Secret`, `SecretBytes`: equal to the plain text or bytes and used as such; their repr shows nothing
+- `SecretMapping`: a mapping whose repr shows nothing
+- `secret_fields(names)`: a class decorator that makes constructor arguments secret
+- `secret_headers(given)`: makes the values of credential headers secret
+- `frames_hidden()`: a block that this library's errors leave without the inner frames, which hold plain text
+- `secret_file(path)`: the content of a file, limited in size
 
 It also decides which text an HTTP header can carry, and which headers are credentials:
 

@@ -1,12 +1,18 @@
 """`Lifecycle`: the engine by which a controller and a Manager start, obey signals, stop and end.
 
-    phase what happens next starting what must run first starts: a manager's servers running running it works; a manager
-    with an election is stopping `standing by`, then `leading` stopping by `stop()`, a signal (`run`), a stop token, a
-    failure, the end stopped of the program, KeyboardInterrupt in a `with` block, or a start that failed. A separate
-    thread goes through these steps: work work in progress ends, in the grace that `Shutdown` divides; then what the
-    work needed, such as a Lease, is given back rest recorded events are sent, threads are joined, servers stop; what
-    does not end is logged with its stack release signals, names and hooks are given back stopped nothing runs except
-    threads that are stuck in user code
+    phase         what happens                                                        next
+    starting      what must run first starts: a manager's servers                     running
+    running       it works; a manager with an election is                             stopping
+                  `standing by`, then `leading`
+    stopping      by `stop()`, a signal (`run`), a stop token, a failure, the end     stopped
+                  of the program, KeyboardInterrupt in a `with` block, or a start
+                  that failed. A separate thread goes through these steps:
+       work         work in progress ends, in the grace that `Shutdown` divides; then what the work needed, such as a
+                    Lease, is given back
+       rest         recorded events are sent, threads are joined, servers stop; what does not end is logged with its
+                    stack
+       release      signals, names and hooks are given back
+    stopped       nothing runs except threads that are stuck in user code
 
     how `serve`, which blocks in the calling thread, ends
     a signal, and all work ended within the grace     returns
