@@ -137,7 +137,7 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
 
     Applies `new_status`, all fields of `field_manager` in `obj`'s status; returns the object as it is afterwards. Other
     fields of the manager are removed; its conditions stay unless `new_status` names conditions. A dict has the keys of
-    the API; of a Struct or dataclass, values that equal the class's default are left out.
+    the API. If it is a Struct or dataclass, fields that equal the class's default are left out.
     """
     _warn("apply_if_changed", "report(api, obj, field_manager=..., phase=...) or ctx.report(obj, phase=...)")
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)

@@ -8,7 +8,7 @@
 `Interrupt` ends the request of a thread when a stop token is set. While an address is looked up it sets the event that
 the thread waits for; from the connecting of the socket until the answer it shuts the socket down, which wakes the
 thread within milliseconds. After `release` or the end of the `with` block nothing is shut down, however late the
-callback of the token runs: the connection may carry another thread's write by then, and a lock excludes the race.
+callback of the token runs, because the connection may carry another thread's write by then. A lock prevents this race.
 `begin` is called right before the first byte leaves: there the `check` may refuse the request, and from there on the
 `unsent` tokens no longer count. `ByteStream` ends an open stream; `Interrupt` covers everything before, where a silent
 server would hold the thread until the deadline.

@@ -16,11 +16,11 @@
     Delete, other uid      unchanged: it is about a predecessor   nothing
 
 The store is written before a change is passed on. Listed objects that are unchanged keep their record and pass on
-nothing, unless `relist_triggers` is set, which passes on an Apply for each. Versions are compared only for equality. In
-a list whose `Init` is `suspect`, an object is unchanged only if its content is the same as well, and each passes on an
-Apply. A Delete within a list (of a stream) also removes the object from the side buffer. An object without a name is
-logged and left out. After a bug a new reflector takes over; its first list also delivers changes that were written but
-not passed on (`undelivered`).
+nothing; with `relist_triggers` each of them passes on an Apply. Versions are compared only for equality. In a list
+whose `Init` is `suspect`, an object is unchanged only if its content is the same as well, and each passes on an Apply.
+A Delete within a list (of a stream) also removes the object from the side buffer. An object without a name is logged
+and left out. After a bug a new reflector takes over; its first list also delivers changes that were written but not
+passed on (`undelivered`).
 
 If the server was restored from older data, which undid a write of this process, the reflector passes on a Delete, or an
 Apply of the stored state, once the versions have passed that of the write.

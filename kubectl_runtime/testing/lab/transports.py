@@ -156,8 +156,8 @@ class StoryClock:
         self._world = world
 
     def monotonic(self) -> float:
-        """Simulated seconds that never go back, without the time in which the controllers reacted to the story's
-        writes, so that a time limit of the story measures only the story."""
+        """Simulated seconds that never go back. The time in which the controllers react to the story's writes is not
+        counted, so a time limit of the story measures only the story."""
         return self._world.clock.monotonic() - self._world.hidden
 
     def boottime(self) -> float:

@@ -2,11 +2,11 @@
 again.
 
 types.json.gz (written by tests/tools/generate.py) has the declaration of each field. An empty optional value is
-removed, a pointer only if it is null; a struct and a required field are written even if empty (``resources: {}``,
-``machineID: ""``, ``lastProbeTime: null``). Unknown fields are dropped and their paths collected in the order of the
-text; times, quantities and durations get their canonical form; fields get the order of the Go struct, as in the real
-server's answers. A value of the wrong JSON type raises `BodyDecodeError` in the words of Go's decoder, and a text that
-is not a time has the message of Go's time package.
+removed; a pointer is removed only if it is null. A struct or a required field is written even if it is empty
+(``resources: {}``, ``machineID: ""``, ``lastProbeTime: null``). Unknown fields are dropped and their paths collected in
+the order of the text; times, quantities and durations get their canonical form; fields get the order of the Go struct,
+as in the real server's answers. A value of the wrong JSON type raises `BodyDecodeError` in the words of Go's decoder,
+and a text that is not a time has the message of Go's time package.
 
 A decoder takes a value that is not null, its place, and the list that collects unknown fields. Places are linked tuples
 ``(outer place, name or index, Go struct)``; they become text only for an error or an unknown field. Times are ``Time``
