@@ -75,11 +75,12 @@ class RequestContext:
         """The namespace of the object; "" for a cluster-scoped object (a Namespace's own name does not count)."""
         return self.info.namespace if self.type.namespaced else ""
 
-    def objects(self, group: str, plural: str) -> Iterator[Object]:
-        """All objects of a type in storage form; the cluster's lock is held."""
+    def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
+        """The objects of a type in storage form, of a namespace or all, in order; the cluster's lock is held. The
+        caller must not change them."""
         bucket = self.cluster.storage.buckets.get(f"{group}/{plural}")
-        for version in list(bucket.objects.values()) if bucket else ():
-            yield version.decode()
+        if bucket is not None and bucket.objects:
+            yield from [version.read() for version in bucket.scan(namespace)]
 
 
 def answer_bytes(ctx: RequestContext, body: bytes, status: int = 200) -> HttpResponse:

@@ -238,7 +238,11 @@ class ApiCore:
 
     def _controllers_due(self) -> bool:
         now = self.clock.monotonic()
-        return any(due is not None and due <= now for due in (controller.due() for controller in self._controllers))
+        for controller in self._controllers:
+            due = controller.due()
+            if due is not None and due <= now:
+                return True
+        return False
 
     def tick(self) -> bool:
         """Do the work that is due now. Returns after a bounded piece of work; `next_wakeup` shows whether more is due.

@@ -35,8 +35,10 @@ _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}
 def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
     """The causes that refuse an object's metadata on create; causes of the kind's own checks hide the generic ones."""
     checks = strategy.metadata_checks
-    causes = _whole(metadata, strategy.validate_name) + _plain_finalizers(metadata, checks) if checks.on_create else []
-    return causes or _whole(metadata, path_segment_errors)
+    if not checks.on_create:
+        return _whole(metadata, path_segment_errors)
+    causes = _whole(metadata, strategy.validate_name) + _plain_finalizers(metadata, checks)
+    return causes or _names(metadata, path_segment_errors)
 
 
 def validate_update(new: Object, old: Object, strategy: Strategy, subresource: str) -> list[Cause]:
@@ -51,6 +53,14 @@ def validate_update(new: Object, old: Object, strategy: Strategy, subresource: s
 
 def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
     """All problems of metadata by itself."""
+    causes = _names(metadata, name_errors)
+    if metadata.get("generation", 0) < 0:
+        causes.append(errors.invalid_value("metadata.generation", metadata["generation"],
+                                           "must be greater than or equal to 0"))
+    return causes + _parts(metadata) + _finalizers(metadata.get("finalizers") or [])
+
+
+def _names(metadata: Object, name_errors: NameErrors) -> list[Cause]:
     causes = []
     if prefix := metadata.get("generateName"):
         causes += [errors.invalid_value("metadata.generateName", prefix, error)
@@ -59,10 +69,7 @@ def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
         causes += [errors.invalid_value("metadata.name", name, error) for error in name_errors(name)]
     else:
         causes.append(errors.required("metadata.name", "name or generateName is required"))
-    if metadata.get("generation", 0) < 0:
-        causes.append(errors.invalid_value("metadata.generation", metadata["generation"],
-                                           "must be greater than or equal to 0"))
-    return causes + _parts(metadata) + _finalizers(metadata.get("finalizers") or [])
+    return causes
 
 
 def _parts(metadata: Object) -> list[Cause]:
@@ -78,7 +85,7 @@ def _managers(entries: Iterable[Object]) -> list[Cause]:
 def manager_causes(manager: str, field: str) -> list[Cause]:
     """The causes of an invalid manager name."""
     causes = [errors.too_long(field, MAX_MANAGER)] if len(manager.encode()) > MAX_MANAGER else []
-    return causes + [
+    return causes if manager.isprintable() else causes + [
         errors.invalid_value(field, manager, f"invalid character U+{ord(character):04X} (at position {index})")
         for index, character in enumerate(manager) if not character.isprintable()]
 

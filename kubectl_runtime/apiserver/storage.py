@@ -245,6 +245,7 @@ class Version:
     partial: bool = False  # the real server stores the rest with the next update, even one without changes
     hashed: int | None = None  # the hash of the uid, once a shardSelector needed it
     converted: dict[Any, Version] | None = None  # what a conversion webhook made of it, by the strategy of a version
+    shared: Object | None = None  # the object, once `read` was called
 
     @property
     def uid_hash(self) -> int:
@@ -261,6 +262,12 @@ class Version:
     def decode(self) -> Object:
         """A copy of the object without kind and apiVersion."""
         return _decode(b"{" + self.tail)
+
+    def read(self) -> Object:
+        """The object without kind and apiVersion, decoded once for all callers, who change nothing in it."""
+        if self.shared is None:
+            self.shared = self.decode()
+        return self.shared
 
     def metadata(self) -> bytes:
         """The encoded metadata."""

@@ -103,8 +103,9 @@ class StrategyContext(Protocol):
         """The object that the path names as it is stored, as JSON; empty without one."""
         ...
 
-    def objects(self, group: str, plural: str) -> Iterator[Object]:
-        """All objects of a type in its storage form (copies), in no particular order."""
+    def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
+        """The objects of a type in its storage form, of a namespace or all, in order. The caller must not change them.
+        """
         ...
 
 

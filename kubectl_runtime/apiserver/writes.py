@@ -283,7 +283,7 @@ def parse_version(text: str) -> int:
 def _sent_version(text: str) -> int:
     """The resourceVersion that a new object was sent with; 0 also if it is not a number."""
     try:
-        return parse_uint(text)
+        return parse_uint(text) if text else 0
     except ValueError:
         return 0
 

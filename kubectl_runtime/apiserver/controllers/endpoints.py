@@ -6,7 +6,7 @@ address type and one set of ports; a Pod that is not ready is included and marke
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from typing import Any
 
@@ -37,7 +37,12 @@ class _OfServices(KeyQueue):
     def __init__(self) -> None:
         super().__init__()
         self._sizes: dict[str, int] = {}  # key of a Service -> how many Pods it selected
-        self._selectors: dict[str, tuple[Version, Object]] = {}  # key of a Service -> its version and selector
+        self._selected: dict[str, set[str]] = {}  # key of a Service -> keys of the Pods that its selector matches
+
+    def start(self, cluster: Cluster) -> None:
+        """Look at every Service, and observe."""
+        self._selected.clear()
+        super().start(cluster)
 
     def _note_pod(self, key: str) -> None:
         """Look at a Service soon: the more Pods it has, the longer their changes are collected."""
@@ -47,13 +52,23 @@ class _OfServices(KeyQueue):
         elif key not in self._later:
             self._later[key] = self._cluster.clock.monotonic() + size / _PER_SECOND
 
-    def _selector(self, service: Version) -> Object:
-        """The selector of a Service, decoded once for each version, because every change of a Pod is matched against
-        all Services."""
-        known = self._selectors.get(service.key)
-        if known is None or known[0] is not service:
-            known = self._selectors[service.key] = service, dig(service.decode(), "spec.selector") or {}
-        return known[1]
+    def pods_of(self, cluster: Cluster, service: Version) -> Iterator[tuple[Object, bool, Ports]]:
+        """The Pods of a Service that have an address, whether each is ready for traffic, and its ports. Its Pods are
+        searched once for each version of the Service; after that `_observe` keeps their keys."""
+        spec, pods = service.read()["spec"], cluster.storage.bucket(PODS)
+        keys = self._selected.get(service.key)
+        if keys is None:
+            wanted = spec["selector"].items()
+            keys = {pod.key for pod in pods.scan(service.namespace) if wanted <= pod.labels.items()}
+            self._selected[service.key] = keys
+        for pod in [pods.objects[key] for key in sorted(keys)]:
+            if pod.fields.get("status.phase") in _ENDED:
+                continue
+            obj = pod.decode()
+            if dig(obj, "status.podIP"):
+                ready = "Ready" in true_conditions(obj.get("status") or {})
+                anyway = bool(spec.get("publishNotReadyAddresses"))
+                yield obj, anyway or (ready and not pod.deleting), _ports(service.read(), obj)
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         super()._observe(bucket, change)
@@ -63,27 +78,17 @@ class _OfServices(KeyQueue):
         if bucket.key == PODS:
             labels = [version.labels for version in (change.old, change.new) if version is not None]
             for service in services.scan(change.new.namespace):
-                selector = self._selector(service)
+                selector = dig(service.read(), "spec.selector")
                 if selector and any(selector.items() <= each.items() for each in labels):
                     self._note_pod(service.key)
-        elif bucket.key == SERVICES and change.deleted:
-            self._selectors.pop(change.new.key, None)
+                    if (known := self._selected.get(service.key)) is not None:
+                        gone = change.deleted or not selector.items() <= change.new.labels.items()
+                        (known.discard if gone else known.add)(change.new.key)
+        elif bucket.key == SERVICES:
+            self._selected.pop(change.new.key, None)
         elif bucket.key == self.written:
             name = change.new.labels.get(SERVICE_NAME, change.new.name)
             self._keys[f"{change.new.namespace}/{name}"] = None
-
-
-def _selected(cluster: Cluster, version: Version, service: Object) -> Iterator[tuple[Object, bool, Ports]]:
-    """The Pods of a Service that have an address, whether each is ready for traffic, and its ports."""
-    selector = dig(service, "spec.selector")
-    anyway = bool(dig(service, "spec.publishNotReadyAddresses"))
-    for pod in cluster.storage.bucket(PODS).scan(version.namespace):
-        if not selector.items() <= pod.labels.items() or pod.fields.get("status.phase") in _ENDED:
-            continue
-        obj = pod.decode()
-        if dig(obj, "status.podIP"):
-            ready = "Ready" in true_conditions(obj.get("status") or {})
-            yield obj, anyway or (ready and not pod.deleting), _ports(service, obj)
 
 
 def _ports(service: Object, pod: Object) -> Ports:
@@ -137,7 +142,7 @@ class EndpointsController(_OfServices):
             return
         groups: dict[Ports, tuple[list[Object], list[Object]]] = {}
         self._sizes[version.key] = 0
-        for pod, ready, ports in _selected(cluster, version, service):
+        for pod, ready, ports in self.pods_of(cluster, version):
             host = _host_name(pod, version)
             address = {"ip": pod["status"]["podIP"], "targetRef": _target(pod), **({"hostname": host} if host else {}),
                        **({"nodeName": node} if (node := dig(pod, "spec.nodeName")) else {})}
@@ -193,7 +198,7 @@ class EndpointSliceController(_OfServices):
         service, kind = version.decode(), served_type(cluster, SLICES)
         if not dig(service, "spec.selector") or version.deleting or kind is None:
             return
-        wanted = list(_slices(cluster, version, service))
+        wanted = list(_slices(service, version, self.pods_of(cluster, version)))
         self._sizes[version.key] = sum(len(content["endpoints"]) for content in wanted)
         known = [found for found in cluster.storage.bucket(SLICES).scan(version.namespace)
                  if found.labels.get(SERVICE_NAME) == version.name and found.labels.get(MANAGED_BY) == MANAGER]
@@ -218,10 +223,10 @@ class EndpointSliceController(_OfServices):
             delete(cluster, kind, found, agent=AGENT)
 
 
-def _slices(cluster: Cluster, version: Version, service: Object) -> Iterator[Object]:
+def _slices(service: Object, version: Version, pods: Iterable[tuple[Object, bool, Ports]]) -> Iterator[Object]:
     """The contents of the wanted slices; one empty slice if there is no endpoint."""
     groups: dict[tuple[str, Ports], list[Object]] = {}
-    for pod, ready, ports in _selected(cluster, version, service):
+    for pod, ready, ports in pods:
         address = pod["status"]["podIP"]
         serving = "Ready" in true_conditions(pod["status"])
         ending = "deletionTimestamp" in pod["metadata"]

@@ -42,6 +42,7 @@ from kubectl_runtime.apiserver.webhooks.calls import attempt, still
 from kubectl_runtime.apiserver.webhooks.chain import admit_deletion, admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.apiserver.writes import request_form
+from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]
@@ -261,15 +262,15 @@ def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
 
 def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run: bool) -> None:
     """Raise the refusal of an eviction, or else count the eviction in the budget."""
-    budgets = [budget for budget in ctx.objects(*BUDGETS) if budget["metadata"]["namespace"] == ctx.namespace
-               and (selector := label_selector(budget["spec"].get("selector"))) is not None
+    budgets = [budget for budget in ctx.objects(*BUDGETS, ctx.namespace)
+               if (selector := label_selector(budget["spec"].get("selector"))) is not None
                and selector.matches(current.labels)]
     if len(budgets) > 1:
         raise errors.bare_500("This pod has more than one PodDisruptionBudget, which the eviction subresource does not "
                               "support.")
     if not budgets or _unready_may_go(pod, budgets[0]):
         return
-    budget = budgets[0]
+    budget = json_copy(budgets[0])
     _check(budget)
     if not dry_run:
         _count(ctx, budget, current.name)

@@ -255,8 +255,7 @@ Amounts = Mapping[str, str]
 
 
 def _limits(namespace: str, kind: str, ctx: StrategyContext) -> Iterator[Object]:
-    ranges = [entry for entry in ctx.objects("", "limitranges") if entry["metadata"].get("namespace") == namespace]
-    for entry in sorted(ranges, key=lambda found: str(found["metadata"]["name"])):
+    for entry in ctx.objects("", "limitranges", namespace or "?"):
         for limit in (entry.get("spec") or {}).get("limits") or ():
             if limit.get("type") == kind:
                 yield limit

@@ -19,11 +19,15 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any
 
+import msgspec
+
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.core.codec.sameness import equal_json
 
 Fields = dict[str, Any]
 SELF = "."
+_encode = msgspec.json.Encoder().encode
+_REMEMBERED_BYTES = 4096  # of a list whose node is remembered
 
 
 def is_member(node: Fields) -> bool:
@@ -253,12 +257,23 @@ def all_paths(value: Any, schema: Schema) -> Fields:
             node["f:" + key] = {} if below.leaf else all_paths(value[key], below)
         return node
     if isinstance(value, list) and schema.kind == "list":
-        items: Fields = {SELF: {}}
-        below = schema.element or ANY
-        for name, found in sorted(by_element(schema, value).items()):
-            items[name] = all_paths(found[0], below) if len(found) == 1 else {}
-        return items
+        text = _encode(value)
+        return _list_paths(schema, text) if len(text) <= _REMEMBERED_BYTES else _items(value, schema)
     return {}
+
+
+def _items(value: list[Any], schema: Schema) -> Fields:
+    items: Fields = {SELF: {}}
+    below = schema.element or ANY
+    for name, found in sorted(by_element(schema, value).items()):
+        items[name] = all_paths(found[0], below) if len(found) == 1 else {}
+    return items
+
+
+@lru_cache(maxsize=512)
+def _list_paths(schema: Schema, text: bytes) -> Fields:
+    """The node of a list that is entirely new. Objects of one template repeat their lists of containers and ports."""
+    return _items(msgspec.json.decode(text), schema)
 
 
 @lru_cache(maxsize=1024)
@@ -314,6 +329,9 @@ def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fie
 
 
 def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed: Fields) -> None:
+    if not old:
+        changed |= {name: node for name, node in all_paths(new, schema).items() if name != SELF}
+        return
     before, after = by_element(schema, old), by_element(schema, new)
     element = schema.element or ANY
     for name in sorted(before | after):

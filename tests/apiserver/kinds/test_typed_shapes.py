@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -131,3 +132,42 @@ def test_deep_nesting_is_refused_and_not_a_crash() -> None:
         schema = {"not": schema}
     with pytest.raises(BodyDecodeError, match="exceeded max depth"):
         typed.decode("apiextensions.v1.JSONSchemaProps", schema)
+
+
+@pytest.mark.parametrize("change", ["value", "order", "unknown"])
+def test_a_list_that_was_decoded_before_is_shaped_afresh(change: str) -> None:
+    def containers() -> list[dict[str, Any]]:
+        return [{"name": "a", "image": "x", "env": [{"name": "E", "value": ""}], "ports": []}]
+
+    first: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": containers()}}
+    assert typed.decode("core.v1.Pod", first) == []
+    first["spec"]["containers"][0]["env"].append("the caller's change")
+    other = containers()
+    if change == "value":
+        other[0]["env"][0]["value"] = "1"
+    elif change == "order":
+        other[0] = dict(reversed(other[0].items()))
+    else:
+        other[0]["colour"] = 1
+    for _ in range(2):
+        again: dict[str, Any] = {"metadata": {"name": "p"}, "spec": {"containers": json.loads(json.dumps(other))}}
+        assert typed.decode("core.v1.Pod", again) == (["spec.containers[0].colour"] if change == "unknown" else [])
+        assert again["spec"]["containers"] == [{
+            "name": "a", "image": "x", "env": [{"name": "E", **({"value": "1"} if change == "value" else {})}],
+            "resources": {}}]
+        assert list(again["spec"]["containers"][0]) == ["name", "image", "env", "resources"]
+
+
+@pytest.mark.parametrize("value", [True, 1.5, "1", None])
+def test_a_list_that_differs_only_in_the_type_of_a_value_is_checked(value: object) -> None:
+    def pod(priority: object) -> dict[str, Any]:
+        return {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": priority}]}]}}
+
+    typed.decode("core.v1.Pod", pod(1))
+    if value is None:
+        other = pod(None)
+        typed.decode("core.v1.Pod", other)
+        assert other["spec"]["containers"][0]["ports"] == [{"containerPort": 0}]
+        return
+    with pytest.raises(BodyDecodeError):
+        typed.decode("core.v1.Pod", pod(value))

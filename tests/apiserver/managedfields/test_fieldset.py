@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.managedfields.fieldset import (
+    compare,
     contains,
     difference,
     intersection,
@@ -18,6 +20,7 @@ from kubectl_runtime.apiserver.managedfields.fieldset import (
     union,
     without,
 )
+from kubectl_runtime.apiserver.schemas import definition
 
 Path = tuple[str, ...]
 elements = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"'])
@@ -77,3 +80,20 @@ def test_paths_as_messages_show_them() -> None:
     assert path_text(("f:ports", 'k:{"port":80,"protocol":"TCP"}')) == '.ports[port=80,protocol="TCP"]'
     assert path_text(("f:metadata", "f:finalizers", 'v:"a/b"')) == '.metadata.finalizers[="a/b"]'
     assert path_text(("f:list", "i:3")) == ".list[3]"
+
+
+@pytest.mark.parametrize("second", [
+    [{"name": "a", "image": "x"}],  # repeated
+    [{"name": "a"}, {"name": "b", "ports": [{"containerPort": 1}]}],  # other fields
+    [{"name": "a", "image": None}, {"name": "a"}],  # one identity twice
+])
+def test_a_list_that_was_added_before_has_paths_of_its_own(second: list[dict[str, Any]]) -> None:
+    containers = definition("io.k8s.api.core.v1.PodSpec")
+    first = [{"name": "a", "image": "x"}]
+    before, _ = compare({}, {"containers": first}, containers)
+    for old in ({}, {"containers": None}, {"containers": []}):
+        changed, removed = compare(old, {"containers": second}, containers)
+        assert removed == {}
+        names = {f'k:{{"name":"{item["name"]}"}}' for item in second}
+        assert set(changed["f:containers"]) == names | ({"."} if not old else set())
+    assert compare({}, {"containers": first}, containers)[0] == before

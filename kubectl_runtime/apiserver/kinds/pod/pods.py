@@ -437,7 +437,7 @@ def admit_runtime_class(obj: Object, ctx: StrategyContext) -> None:
         spec["nodeSelector"] = {**given, **selector}
     for toleration in scheduling.get("tolerations") or ():
         if toleration not in spec["tolerations"]:
-            spec["tolerations"].append(toleration)
+            spec["tolerations"].append(dict(toleration))
 
 
 def _annotation_causes(annotations: Object, spec: Object) -> list[Cause]:

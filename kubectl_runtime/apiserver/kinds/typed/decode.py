@@ -234,6 +234,8 @@ Object = dict[str, Any]
 _ZEROS = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
           "Duration": "0s"}  # lists, maps, bytes and times are null
 _PLAIN = {"string": str, "bool": bool}
+_REMEMBERED, _REMEMBERED_BYTES = 64, 4096  # of each type of lists: how many shapes, and the size of each
+_encode = msgspec.json.Encoder().encode
 
 
 def decode(type_name: str, obj: Object) -> list[str]:
@@ -392,14 +394,25 @@ def _decoder(spec: str) -> Decoder:
 
 
 def _list_decoder(spec: str) -> Decoder:
+    """Objects of one template repeat their lists of structs, such as containers: the last shapes are remembered."""
     element, zero = _decoder(spec[2:]), _zero(spec[2:])
     go_name = _go_name(spec)
+    shapes: dict[bytes, bytes] | None = {} if spec.startswith("[].") else None
 
     def decode_list(value: Any, place: Place, unknown: list[str]) -> Any:
         if type(value) is not list:
             raise mismatch(value, place, go_name)
-        return [zero() if item is None else element(item, (place, index, ""), unknown)
-                for index, item in enumerate(value)]
+        text = _encode(value) if shapes is not None and value else b""
+        if shapes is not None and (known := shapes.get(text)) is not None:
+            return msgspec.json.decode(known)
+        before = len(unknown)
+        shaped = [zero() if item is None else element(item, (place, index, ""), unknown)
+                  for index, item in enumerate(value)]
+        if shapes is not None and 0 < len(text) <= _REMEMBERED_BYTES and len(unknown) == before:
+            if len(shapes) >= _REMEMBERED:
+                shapes.clear()
+            shapes[text] = _encode(shaped)
+        return shaped
 
     return decode_list
 
