@@ -87,3 +87,31 @@ def test_more_than_a_hundred_endpoints_are_several_slices(world):
     world.advance(0.5)
     assert len(addresses(world)) == 103
     assert sorted(len(each.to_dict()["endpoints"]) for each in world.slices.list()) == [3, 100]
+
+
+def test_another_selector_selects_other_pods(world):
+    service(world)
+    for name, app in (("a", "web"), ("b", "blue"), ("c", "web")):
+        world.create(name, labels={"app": app}, terminationGracePeriodSeconds=0)
+    assert addresses(world) == {"a": True, "c": True}
+    world.merge(world.services, "web", {"spec": {"selector": {"app": "blue"}}})
+    world.merge(world.pods, "c", {"metadata": {"labels": {"app": "blue"}}})
+    assert addresses(world) == {"b": True, "c": True}
+    world.merge(world.pods, "a", {"metadata": {"labels": {"app": "blue", "more": "yes"}}})
+    world.pods.delete("b")
+    assert addresses(world) == {"a": True, "c": True}
+    world.merge(world.services, "web", {"spec": {"selector": {"app": "web"}}})
+    world.merge(world.pods, "c", {"metadata": {"labels": {"app": "web"}}})
+    assert addresses(world) == {"c": True}
+
+
+def test_endpoints_are_right_after_a_restore(world):
+    service(world)
+    world.create("a", labels={"app": "web"})
+    assert addresses(world) == {"a": True}
+    state = world.server.core.dump()
+    world.create("b", labels={"app": "web"})
+    world.merge(world.pods, "a", {"metadata": {"labels": {"app": None}}})
+    assert addresses(world) == {"b": True}
+    world.server.core.restore(state)
+    assert addresses(world) == {"a": True}
