@@ -115,12 +115,17 @@ class CronJobController(KeyQueue):
     kind = "CronJob"
     children = (JOBS,)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._unexpected: dict[str, set[str]] = {}  # key of a CronJob -> uids of reported Jobs that others created
+
     def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Record ended Jobs, create the Job whose time has come, delete old Jobs."""
         cron = version.decode()
         jobs = [job for job in cluster.storage.bucket(JOBS).scan(version.namespace)
                 if any(owner.get("controller") and owner.get("uid") == version.uid for owner in job.owners)]
         status = dict(cron.get("status") or {})
+        self._report_unexpected(cluster, version, status, jobs)
         _note_ends(cluster, version, status, jobs)
         if not version.deleting and not cron["spec"].get("suspend"):
             self._start(cluster, version, cron, status)
@@ -132,6 +137,17 @@ class CronJobController(KeyQueue):
             patch(cluster, served_type(cluster, CRON_JOBS), version, {"status": change}, agent=AGENT,
                   subresource="status")
         _clean_up(cluster, version, cron["spec"], jobs)
+
+    def _report_unexpected(self, cluster: Cluster, version: Version, status: Object, jobs: list[Version]) -> None:
+        """Report each running Job that a client created with this CronJob as owner, as `kubectl create job --from`
+        does; once, where the real server repeats its Event."""
+        expected = {reference["uid"] for reference in status.get("active") or ()}
+        found = {job.uid: job.name for job in jobs if job.uid not in expected
+                 and not true_conditions(job.read().get("status") or {}) & {"Complete", "Failed"}}
+        for uid in found.keys() - self._unexpected.get(version.key, set()):
+            _tell(cluster, version, "UnexpectedJob", "Saw a job that the controller did not create or forgot: "
+                  f"{found[uid]}", kind="Warning")
+        self._unexpected[version.key] = set(found)
 
     def _start(self, cluster: Cluster, version: Version, cron: Object, status: Object) -> None:
         spec, now = cron["spec"], cluster.clock.now()

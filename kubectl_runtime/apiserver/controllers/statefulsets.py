@@ -221,14 +221,14 @@ class OneSet:
                          "ownerReferences": [owner_reference(self.version, "StatefulSet")]}}, agent=AGENT)
         if made is not None:
             tell(self.cluster, own, self.version, "SuccessfulCreate",
-                 f"create Pod {name} in StatefulSet {self.version.name} successful", component=COMPONENT)
+                 f"Create Pod {name} in StatefulSet {self.version.name} successful", component=COMPONENT)
 
     def _delete(self, one: Member) -> None:
         own = served_type(self.cluster, SETS)
         delete(self.cluster, served_type(self.cluster, PODS), one.version, agent=AGENT)
         if own is not None:
             tell(self.cluster, own, self.version, "SuccessfulDelete",
-                 f"delete Pod {one.version.name} in StatefulSet {self.version.name} successful", component=COMPONENT)
+                 f"Delete Pod {one.version.name} in StatefulSet {self.version.name} successful", component=COMPONENT)
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -256,11 +256,11 @@ class OneSet:
                 agent=AGENT)
             if made is None:
                 tell(self.cluster, own, self.version, "FailedCreate",
-                     f"create Claim {name} for Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} "
+                     f"Create Claim {name} for Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} "
                      "failed", component=COMPONENT, kind="Warning")
                 return False
             tell(self.cluster, own, self.version, "SuccessfulCreate",
-                 f"create Claim {name} Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} success",
+                 f"Create Claim {name} Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} success",
                  component=COMPONENT)
         return True
 

@@ -132,3 +132,35 @@ def test_a_year_of_missed_minutes_takes_no_time(world):
     world.merge(world.crons, "tick", {"spec": {"suspend": False}})
     assert len(jobs(world)) == 1
     assert "TooManyMissedTimes" in world.reasons("tick")
+
+
+def warnings(world):
+    world.settle()
+    return [event["message"] for event in (found.to_dict() for found in world.events.list())
+            if event["reason"] == "UnexpectedJob"]
+
+
+@pytest.mark.parametrize("what", ["by hand", "twice", "its own", "ended"])
+def test_a_job_that_a_client_made_of_it_is_reported_once(world, what):
+    make(world)
+    if what == "its own":
+        world.advance(61)
+        assert len(jobs(world)) == 1
+        assert warnings(world) == []
+        return
+    cron = world.crons.get("tick").to_dict()
+    if what == "ended":
+        world.rules.on().succeed(after=5)
+    else:
+        world.rules.on().keep_running()
+    for name in ("now-1", "now-2") if what == "twice" else ("now-1",):
+        world.jobs.create({"apiVersion": "batch/v1", "kind": "Job", "spec": cron["spec"]["jobTemplate"]["spec"],
+                           "metadata": {"name": name, "ownerReferences": [{
+                               "apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "controller": True,
+                               "uid": cron["metadata"]["uid"]}]}})
+    expected = [f"Saw a job that the controller did not create or forgot: {name}"
+                for name in (("now-1", "now-2") if what == "twice" else ("now-1",))]
+    assert sorted(warnings(world)) == expected
+    world.advance(130)
+    assert sorted(warnings(world)) == expected
+    assert what != "ended" or world.jobs.get("now-1").to_dict()["status"]["succeeded"] == 1

@@ -28,6 +28,8 @@ def test_ordered_pods_come_one_after_the_other(world):
     world.advance(25)
     assert world.set_status()["readyReplicas"] == 3
     assert world.reasons("db").count("SuccessfulCreate") == 3
+    messages = {event.to_dict()["message"] for event in world.events.list()}
+    assert {f"Create Pod db-{number} in StatefulSet db successful" for number in range(3)} <= messages
 
 
 @pytest.mark.parametrize(("policy", "found"), [("OrderedReady", ["db-0"]), ("Parallel", ["db-0", "db-1", "db-2"])])

@@ -50,12 +50,12 @@ def test_times_that_are_no_pointers_are_written_as_null() -> None:
         {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": None}]
 
 
-def test_fields_come_in_the_order_of_the_go_struct() -> None:
+def test_fields_come_in_the_order_of_the_go_struct_and_keys_in_that_of_texts() -> None:
     obj = shaped("core.v1.ConfigMap", {"data": {"b": "1", "a": "2"}, "metadata": {"namespace": "n", "name": "a"},
                                        "kind": "ConfigMap", "apiVersion": "v1"})
     assert list(obj) == ["kind", "apiVersion", "metadata", "data"]
     assert list(obj["metadata"]) == ["name", "namespace"]
-    assert list(obj["data"]) == ["b", "a"]
+    assert list(obj["data"]) == ["a", "b"]
 
 
 def test_unknown_fields_are_dropped_and_named_in_order() -> None:
@@ -171,3 +171,19 @@ def test_a_list_that_differs_only_in_the_type_of_a_value_is_checked(value: objec
         return
     with pytest.raises(BodyDecodeError):
         typed.decode("core.v1.Pod", pod(value))
+
+
+@pytest.mark.parametrize(("kind", "path", "given_map"), [
+    ("core.v1.ConfigMap", ("data",), {"z": "1", "a": "2", "Z": "3", "é": "4"}),
+    ("core.v1.Pod", ("metadata", "labels"), {"b": "", "a/b": "1", "a": "2"}),
+    ("core.v1.Secret", ("data",), {"y": "eA==", "x": "eA=="}),
+    ("core.v1.Pod", ("spec", "overhead"), {"memory": "1Gi", "cpu": "1000m"}),
+])
+def test_maps_are_in_the_order_of_their_keys(kind: str, path: tuple[str, ...], given_map: dict[str, str]) -> None:
+    obj: dict[str, Any] = {path[-1]: dict(given_map)}
+    for name in reversed(path[:-1]):
+        obj = {name: obj}
+    found: Any = shaped(kind, obj)
+    for name in path:
+        found = found[name]
+    assert list(found) == sorted(given_map)

@@ -426,8 +426,9 @@ def _map_decoder(spec: str) -> Decoder:
     def decode_map(value: Any, place: Place, unknown: list[str]) -> Any:
         if type(value) is not dict:
             raise mismatch(value, place, go_name)
-        return {key: zero() if item is None else element(item, (place, key, ""), unknown)
-                for key, item in value.items()}
+        shaped = {key: zero() if item is None else element(item, (place, key, ""), unknown)
+                  for key, item in value.items()}
+        return dict(sorted(shaped.items())) if len(shaped) > 1 else shaped  # as Go writes its maps
 
     return decode_map
 
