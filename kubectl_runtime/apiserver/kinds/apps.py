@@ -363,6 +363,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         "spec.updateStrategy.rollingUpdate.maxSurge": 0,
         "spec.revisionHistoryLimit": 10})
     rules = r.Rules(
+        ("spec.selector", r.FIXED),  # surprising: in contrast to Deployments, before everything else
         *_selector("daemonset", required=False, broken=None),  # a missing selector fails at the template's labels
         *_template("DaemonSet"),
         ("spec.minReadySeconds", r.NATURAL),
@@ -375,7 +376,6 @@ class DaemonSetStrategy(WorkloadStrategy):
                 errors.not_supported(path, _shown_type(update), ("RollingUpdate", "OnDelete")),))),
         )),
         ("spec.revisionHistoryLimit", r.NATURAL),
-        ("spec.selector", r.FIXED),
     )
     status_rules = _status()
 

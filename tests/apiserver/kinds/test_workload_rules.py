@@ -123,3 +123,16 @@ def test_an_apply_that_only_defaults_make_equal_changes_nothing(api: Api, worklo
     first = apply()
     api.clock.advance(5)
     assert apply() == first
+
+
+@pytest.mark.parametrize(("kind", "first"), [
+    ("Deployment", "spec.template.metadata.labels"), ("ReplicaSet", "spec.template.metadata.labels"),
+    ("DaemonSet", "spec.selector")])
+def test_the_order_of_the_causes_of_another_selector(api: Api, workload: Maker, kind: str, first: str) -> None:
+    made = api.made(workload(kind))
+    refused = api.merge(made, {"spec": {"selector": {"matchLabels": {"z": "1", "b": "2"}}, "minReadySeconds": -1}})
+    causes = refused.causes()
+    assert causes[0][0] == first
+    assert {name for name, _ in causes} >= {"spec.selector", "spec.template.metadata.labels", "spec.minReadySeconds"}
+    assert dict(causes)["spec.selector"] == (
+        'Invalid value: {"matchLabels":{"app":"a","b":"2","z":"1"}}: field is immutable')
