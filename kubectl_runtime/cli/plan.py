@@ -19,6 +19,7 @@ from kubectl_runtime.cli.run_options import RunOptions
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.manifests.scalars import ManifestError
+from kubectl_runtime.plan.program import threads_jailed
 from kubectl_runtime.plan.report import Plan
 from kubectl_runtime.plan.running import plan
 from kubectl_runtime.plan.snapshot import Snapshot
@@ -76,7 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Read the cluster, plan and print; return the exit status. Blocks. Raises CommandError."""
     _check(options)
-    function = program_in(imported(options.program.module), options.program)
+    with threads_jailed():
+        function = program_in(imported(options.program.module), options.program)
 
     def build(client: Client) -> Any:
         return made_by(function, client, options.program)

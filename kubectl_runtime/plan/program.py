@@ -16,8 +16,8 @@ The guard refuses:
 Python announces each of these by an audit event, even to code that calls the C function directly, and a hook that
 raises refuses it. The start of a process by multiprocessing has no event, so its function is replaced. Extension
 modules that open connections on their own (libpq, gRPC) raise no events, so a hook cannot refuse them. Hooks cannot be
-removed, so the process has one, which does nothing while no plan is made. It affects the thread of the plan and threads
-that began later.
+removed, so the process has one. It affects the thread of the plan, threads that began later, and, until they end, the
+threads that a planned program started: what they do after the plan is refused, too.
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -190,6 +190,7 @@ _SOCKETS = {"socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg"}
 _PROCESSES = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty",
               "pty.spawn"}
 _SIGNALS = {"os.kill", "os.killpg"}
+_LOOKED_AT = {"open", "sqlite3.connect", *_HOSTS, *_SOCKETS, *_PROCESSES, *_SIGNALS, *_WRITING}
 _WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CODE = (".py", ".pyc", ".so", ".pyd", ".pth")
 _DEVICES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/zero")
@@ -219,18 +220,21 @@ Refused = Callable[[str, str], object]
 
 
 class _Guard:
-    def __init__(self, refused: Refused, folders: tuple[str, ...]) -> None:
+    def __init__(self, refused: Refused, folders: tuple[str, ...], jailed: Iterable[threading.Thread]) -> None:
         self.refused = refused
         self.building = True
         self.folders = folders
-        self._thread = threading.get_ident()
-        self._others = {thread.ident for thread in threading.enumerate()} - {self._thread}
+        self.started: list[threading.Thread] = []
+        """The threads that the program has started."""
+        self._others = {*threading.enumerate()} - {threading.current_thread(), *jailed}
         self._looking: set[int] = set()
         """Threads that are handling an event; what they open for that is not checked."""
 
     def look(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in _LOOKED_AT:
+            return
         thread = threading.get_ident()
-        if thread in self._looking or thread in self._others:
+        if thread in self._looking or _is_one_of(self._others, thread):
             return
         self._looking.add(thread)
         try:
@@ -241,6 +245,11 @@ class _Guard:
         finally:
             self._looking.discard(thread)
         raise OutsideRefused(address)
+
+    def begins(self, thread: threading.Thread) -> None:
+        """A thread is started."""
+        if not _is_one_of(self._others, threading.get_ident()):
+            self.started.append(thread)
 
     def _address(self, event: str, args: tuple[Any, ...]) -> str | None:
         """The refused address, or None."""
@@ -279,6 +288,11 @@ class _Guard:
 
     def _is_inside(self, path: str) -> bool:
         return (os.path.realpath(path) + os.sep).startswith(self.folders)
+
+
+def _is_one_of(threads: Iterable[threading.Thread], ident: int) -> bool:
+    """Whether a living thread of these has the identifier, which a later thread may get once it has ended."""
+    return any(one.ident == ident and one.is_alive() for one in threads)
 
 
 def _text(path: Any) -> str | None:
@@ -353,54 +367,97 @@ class _Hook:
         self.lock = threading.Lock()
         self.guard: _Guard | None = None
         self.is_installed = False
+        self.jailed: frozenset[threading.Thread] = frozenset()
+        """The threads of planned programs, which reach nothing after the plan either."""
+        self.jail: _Guard | None = None
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
         guard = self.guard
         if guard is not None:
             guard.look(event, args)
+        elif self.jail is not None and event in _LOOKED_AT and _is_one_of(self.jailed, threading.get_ident()):
+            self.jail.look(event, args)
 
 
 _HOOK = _Hook()
 
 
 @contextmanager
+def threads_jailed() -> Iterator[None]:
+    """Refuse outside access to the threads that start inside the block, from its end until they end, as to those that
+    a program starts in a plan."""
+    before = {*threading.enumerate()}
+    try:
+        yield
+    finally:
+        _jail({*threading.enumerate()} - before)
+
+
+def _jail(threads: Iterable[threading.Thread]) -> None:
+    with _HOOK.lock:
+        _HOOK.jailed = frozenset(one for one in (*_HOOK.jailed, *threads) if one.ident is None or one.is_alive())
+        if _HOOK.jail is None:
+            _HOOK.jail = _Guard(lambda _address, _line: None, _folders(), threading.enumerate())
+            _HOOK.jail.building = False
+        if not _HOOK.is_installed:
+            sys.addaudithook(_HOOK)
+            _HOOK.is_installed = True
+
+
+def _folders() -> tuple[str, ...]:
+    return (os.path.realpath(tempfile.gettempdir()) + os.sep,)
+
+
+@contextmanager
 def refused_outside(refused: Refused) -> Iterator[_Guard]:
-    """Refuse outside access inside the block, and call `refused` for each attempt.
+    """Refuse outside access inside the block, and call `refused` for each attempt. To the threads that were started in
+    it, outside access stays refused until they end.
 
     The guard begins in the mode for a program that is being built, which may read files; `guard.building = False` ends
     that mode. Raises RuntimeError when another plan is being made in this process.
     """
-    guard = _Guard(refused, (os.path.realpath(tempfile.gettempdir()) + os.sep,))
+    _jail(())
+    guard = _Guard(refused, _folders(), _HOOK.jailed)
     with _HOOK.lock:
         if _HOOK.guard is not None:
             raise RuntimeError("another plan is being made in this process: one at a time")
-        if not _HOOK.is_installed:
-            sys.addaudithook(_HOOK)
-            _HOOK.is_installed = True
         _HOOK.guard = guard
-    with _spawns_refused(guard):
+    with _starts_announced(guard):
         try:
             yield guard
         finally:
+            _jail(guard.started)
             _HOOK.guard = None
 
 
 @contextmanager
-def _spawns_refused(guard: _Guard) -> Iterator[None]:
-    """Announce what multiprocessing starts by `spawn` and `forkserver`."""
-    try:
-        import _posixsubprocess as spawning
-    except ImportError:  # on Windows, where processes start by an event of their own
-        yield
-        return
-    start: Any = spawning.fork_exec
+def _starts_announced(guard: _Guard) -> Iterator[None]:
+    """Announce threads, and what multiprocessing starts by `spawn` and `forkserver`."""
+    begin: Any = threading.Thread.start
+
+    def begun(thread: threading.Thread) -> None:
+        guard.begins(thread)
+        begin(thread)
 
     def announced(*args: Any) -> Any:
         guard.look("os.spawn", args)
-        return start(*args)
+        return spawn(*args)
 
-    spawning.fork_exec = announced
+    with ExitStack() as stack:
+        stack.enter_context(_replaced(threading.Thread, "start", begun))
+        with suppress(ImportError):  # on Windows, where processes start by an event of their own
+            import _posixsubprocess as spawning
+
+            spawn: Any = spawning.fork_exec
+            stack.enter_context(_replaced(spawning, "fork_exec", announced))
+        yield
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, function)
     try:
         yield
     finally:
-        spawning.fork_exec = start
+        setattr(owner, name, before)

@@ -41,8 +41,9 @@ from kubectl_runtime.plan.analysis import Observed, Run, Step, may_be_computed_f
 from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
 from kubectl_runtime.plan.report import Plan, Problem, secret_values
 from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, ReadKind, StoredSnapshot
-from kubectl_runtime.runtime.controller.plan import functions_of
 from kubectl_runtime.runtime.logs import said
+from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, Execute, Outcome
+from kubectl_runtime.runtime.queue.runs import Run as KeyRun
 from kubectl_runtime.testing.asking import muted_logs
 from kubectl_runtime.testing.lab.recordings import PASSING, Asked, Identity, identity_of, resource_of
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
@@ -62,13 +63,26 @@ PIECE = 60.0
 JUMP = 120.0
 MOST_WRITES = 300
 """The number of the program's writes to one object after which the plan ends as a loop."""
+MOST_CREATED = 2000
+"""The number of objects of one kind that the program may create, besides ten for each object that was there, before the
+plan ends as a loop."""
+MOST_RUNS = 20_000
+"""The number of runs, besides twenty for each object that was there, after which a plan without `until` ends."""
 MANAGER = "kubectl-runtime-plan"
 _LOOP = 6
 """The number of changes of one object that count as a loop, if it is still changing at the end."""
 
 
+class RanEnough(ProcessEnded):
+    """The program has run `MOST_RUNS` times."""
+
+
 class Restless(ProcessEnded):
-    """The program writes one object endlessly."""
+    """The program writes without an end."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] = (), until: Duration | None = None,
@@ -146,6 +160,7 @@ class Rehearsal:
         self._watching = False
         self._moved_at = 0.0
         self._writes: Counter[Identity] = Counter()
+        self._created: Counter[str] = Counter()
         self._last: dict[Run, BaseException | None] = {}
         self._lines: dict[Run, str] = {}
         self._refused: dict[tuple[Run | None, str], str] = {}
@@ -176,6 +191,8 @@ class Rehearsal:
             self._work()
             observed.after = self._state()
             self._convert_states()
+            if alive := sorted(one.name for one in guard.started if one.is_alive()):
+                observed.not_simulated.append(f"what the program's threads do after its runs ({', '.join(alive)})")
         observed.took = self.sim.clock.monotonic()
         self._conclude(program)
         return observed
@@ -354,28 +371,28 @@ class Rehearsal:
 
     def _start(self, program: Program) -> None:
         for one in program.controllers:
-            reconcile, policy = functions_of(one.reconciler, one.error_policy)
             name = one.controller.plan().name
-            self._running[name] = self.sim.start(one.controller, self._followed(name, reconcile), error_policy=policy,
+            self._running[name] = self.sim.start(one.controller, one.reconciler, error_policy=one.error_policy,
                                                  context=one.context)
+            runner = self._running[name].assembly.runner
+            runner.execute = self._followed(name, runner.execute)
 
-    def _followed(self, controller: str, reconcile: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def followed(obj: Any, ctx: Any) -> Any:
-            run = Run(controller, obj.ref)
+    def _followed(self, controller: str, execute: Execute) -> Execute:
+        """Follow whole runs: decoding, `on_success`, `on_gone` and the check of the result are part of them."""
+        def followed(of: KeyRun) -> Outcome:
+            run = Run(controller, of.request.ref)
             before, self._current = self._current, run
-            self.observed.runs += 1
             try:
-                answer = reconcile(obj, ctx)
-            except ProcessEnded:
-                raise
-            except BaseException as error:  # a SystemExit is a failed run, too
-                self._last[run], self._lines[run] = error, error_line(error)
-                raise
-            else:
-                self._last[run] = None
-                return answer
+                outcome = execute(of)
             finally:
                 self._current = before
+            if outcome is not SKIPPED:
+                self._last[run] = error = outcome.error
+                self._lines[run] = "" if error is None else error_line(error)
+                self.observed.runs += outcome is not GONE
+                if self._until is None and self.observed.runs > MOST_RUNS + 20 * len(self.observed.before):
+                    raise RanEnough
+            return outcome
         return followed
 
     def _work(self) -> None:
@@ -388,9 +405,11 @@ class Rehearsal:
                 if now >= end or (self._until is None and now - self._moved_at >= QUIET):
                     return
         except Restless as restless:
-            self.observed.loops.append(Problem(
-                restless.args[0], f"is written again and again, {MOST_WRITES} times: the plan ends here",
-                by=self._authors(restless.args[1])))
+            self.observed.loops.append(restless.problem)
+        except RanEnough:
+            self.observed.not_simulated.append(
+                f"what happens after {self.sim.clock.monotonic() - self._began:.0f} simulated seconds, in which the "
+                f"program ran {self.observed.runs} times (--until simulates longer)")
         except AssertionError as error:  # the simulation's error for an endless loop of runs
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
@@ -422,12 +441,14 @@ class Rehearsal:
         self._find_slow_loops()
         self._find_idle(program)
         refused_runs = {run for run, _ in self._refused}
+        with_end = {plan.name for plan in program.plans() if plan.on_gone is not None}
         for (run, address), line in self._refused.items():
             observed.unknown.append(Problem(said(run.ref) if run is not None and run.ref else "the program",
                                             f"wants to reach {address}", line, "" if run is None else run.controller))
         for run, error in self._last.items():
-            if error is None or run.ref is None or run in refused_runs or isinstance(error, OutsideRefused) or not \
-                    self._exists(run.ref):
+            if error is None or run.ref is None or run in refused_runs or isinstance(error, OutsideRefused):
+                continue
+            if run.controller not in with_end and not self._exists(run.ref):
                 continue
             observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {_message(error)}",
                                            self._lines.get(run, ""), run.controller))
@@ -498,14 +519,23 @@ class Rehearsal:
         by = self._by or self._current or Run("the program", None)
         self._let_cluster_work()
         if asked.is_write and isinstance(by, Run):
+            self._check_created(resource_of(info.group, info.resource), by)
             self.observed.managers |= {value for key, value in parse_qsl(urlsplit(request.url or "").query)
                                        if key == "fieldManager"}
             identity = resource_of(info.group, info.resource), info.namespace or "", info.name or ""
             self._writes[identity] += 1
             if self._writes[identity] > MOST_WRITES and info.name:
-                raise Restless(self._words(identity), identity)
+                raise Restless(Problem(self._words(identity), f"is written again and again, {MOST_WRITES} times: the "
+                                       "plan ends here", by=self._authors(identity)))
         with self._as(by):
             return answer()
+
+    def _check_created(self, name: str, by: Run) -> None:
+        """End the plan of a program in which each new object leads to another."""
+        most = MOST_CREATED + 10 * len(self.observed.before)
+        if self._created[name] > most:
+            raise Restless(Problem(f"{self._words((name, '', '')).strip()} objects", "are created again and again, "
+                                   f"{most} of them: the plan ends here", by=str(by)))
 
     @contextmanager
     def _as(self, by: Run | str | None) -> Iterator[None]:
@@ -526,6 +556,8 @@ class Rehearsal:
         if self._watching:
             at = self.sim.clock.monotonic() - self._began
             self.observed.steps.append(Step(identity, self._by, change.old, after, at))
+            if change.old is None and isinstance(self._by, Run):
+                self._created[identity[0]] += 1
 
     def _exists(self, ref: ObjectRef) -> bool:
         """Whether an object is there at the end. The runs of a deleted object end with it."""

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import requests
 
 from kubectl_runtime import Action, Api, Client, Controller
 from kubectl_runtime.plan import OutsideRefused, Snapshot, plan
+from kubectl_runtime.plan.program import threads_jailed
 from kubectl_runtime.resources import ConfigMap
 from tests.plan.conftest import World
 
@@ -208,3 +210,104 @@ def test_threads_that_were_there_before_are_left_alone(snapshot: Snapshot) -> No
     assert not plan(program(reach), snapshot).unknown
     thread.join()
     assert found
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.socket() as made:
+        made.bind(("127.0.0.1", 0))
+        made.listen()
+        yield made
+
+
+def is_called(listener: socket.socket) -> bool:
+    listener.settimeout(0.05)
+    try:
+        listener.accept()[0].close()
+    except TimeoutError:
+        return False
+    return True
+
+
+def test_a_thread_of_an_earlier_rehearsal_reaches_nothing_in_a_later_one(listener: socket.socket) -> None:
+    """A pool of the module keeps its threads, and reading a cluster rehearses the program, too."""
+    with ThreadPoolExecutor(1) as pool:
+        def reach() -> None:
+            pool.submit(lambda: connected(socket.AF_INET, listener.getsockname())).result()
+
+        world = World()
+        Api.namespaced(world.client, ConfigMap, "kube-public").create(ConfigMap(name="a"))
+        read = Snapshot.read(world.client, program(reach))
+        world.sim.close()
+        for _ in range(2):
+            assert "127.0.0.1" in str(plan(program(reach), read).unknown)
+        assert not is_called(listener)
+
+
+@pytest.mark.parametrize("place", ["a run", "build", "import"])
+def test_a_thread_that_goes_on_after_the_plan_reaches_nothing_either(snapshot: Snapshot, listener: socket.socket,
+                                                                    place: str) -> None:
+    go = threading.Event()
+    errors: list[BaseException] = []
+    threads: list[threading.Thread] = []
+
+    def work() -> None:
+        go.wait(10)
+        for reach in (lambda: connected(socket.AF_INET, listener.getsockname()), lambda: os.system("true"),
+                      lambda: Path("/etc/hostname").read_text()):
+            try:
+                reach()
+            except OutsideRefused as error:
+                errors.append(error)
+
+    def start() -> None:
+        if not threads:
+            threads.append(threading.Thread(target=work, name="late"))
+            threads[0].start()
+
+    def build(client: Client) -> Any:
+        if place == "build":
+            start()
+        return program(start if place == "a run" else lambda: None)(client)
+
+    if place == "import":
+        with threads_jailed():
+            start()
+    found = plan(build, snapshot)
+    if place != "import":
+        assert "what the program's threads do after its runs (late)" in found.not_simulated
+    go.set()
+    threads[0].join()
+    assert len(errors) == 3
+    assert not is_called(listener)
+    connected(socket.AF_INET, listener.getsockname())  # this thread may
+
+
+def test_a_thread_with_the_identifier_of_an_ended_one_is_refused(snapshot: Snapshot, listener: socket.socket) -> None:
+    """Operating systems give the identifier of a thread that has ended to the next one."""
+    end, results = threading.Event(), []
+    others = [threading.Thread(target=end.wait, args=(10,)) for _ in range(5)]
+    for one in others:
+        one.start()
+
+    def reach() -> None:
+        end.set()
+        for one in others:
+            one.join()
+        for _ in range(5):
+            thread = threading.Thread(target=lambda: results.append(swallowing(listener)))
+            thread.start()
+            thread.join()
+
+    plan(program(reach), snapshot)
+    assert results
+    assert all(results)
+    assert not is_called(listener)
+
+
+def swallowing(listener: socket.socket) -> bool:
+    try:
+        connected(socket.AF_INET, listener.getsockname())
+    except OutsideRefused:
+        return True
+    return False

@@ -7,9 +7,21 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
-from kubectl_runtime import Action, Api, ApiResource, Client, Controller, Manager, Patch
+from kubectl_runtime import (
+    Action,
+    Api,
+    ApiResource,
+    Client,
+    Context,
+    Controller,
+    CustomResource,
+    Manager,
+    Patch,
+    Reconciler,
+)
 from kubectl_runtime.plan import Plan, Snapshot, plan
 from kubectl_runtime.resources import ConfigMap, Deployment, Namespace, StatefulSet
 from tests.plan import sites
@@ -135,6 +147,87 @@ def test_runs_that_fail_are_named_with_error_and_line() -> None:
     assert 'namespaces "nowhere" not found' in problems["ConfigMap default/refused"].reason
     assert not found.empty
     assert "3 failing" in str(found)
+
+
+class Ending(Reconciler[ConfigMap]):
+    """Does its work where it is not in `reconcile`."""
+
+    def reconcile(self, obj: ConfigMap, ctx: Context[Any]) -> Action:
+        if obj.name == "x":
+            Api.namespaced(ctx.client, ConfigMap, "default").delete("x")
+        return Action.await_change()
+
+    def on_success(self, obj: ConfigMap, action: Action, ctx: Context[Any]) -> None:
+        if obj.name == "y":
+            Api.namespaced(ctx.client, ConfigMap, "default").apply({"metadata": {"name": "made"}}, field_manager="me")
+        if obj.name == "z":
+            raise ValueError("after its success")
+
+
+def test_the_whole_run_is_followed_and_not_only_reconcile() -> None:
+    def gone(ref: Any, ctx: Any) -> None:
+        raise KeyError(ref.name)
+
+    def build(client: Client) -> Any:
+        return Controller(Api.namespaced(client, ConfigMap, "default"), name="mine").on_gone(gone).bind(Ending())
+
+    found = planned(lambda obj, ctx: Action.await_change(), maps("x", "y", "z"), version=build)
+    assert [str(change) for change in found.changes] == ["delete ConfigMap default/x", "create ConfigMap default/made"]
+    assert {problem.object: problem.reason for problem in found.failed} == {
+        "ConfigMap default/x": "KeyError: 'x'", "ConfigMap default/z": "ValueError: after its success"}
+    assert all("test_plan.py:" in problem.line for problem in found.failed)
+
+
+@pytest.mark.parametrize("answer", [None, 5, Action])
+def test_a_reconciler_that_returns_no_action_fails(answer: Any) -> None:
+    found = planned(lambda obj, ctx: answer, maps("x"))
+    assert "ConfigMap default/x" in {problem.object for problem in found.failed}
+    assert all("return Action.await_change()" in problem.reason for problem in found.failed)
+
+
+class NumberSpec(msgspec.Struct):
+    size: int
+
+
+class Number(CustomResource, group="numbers.example.com", version="v1", kind="Number"):
+    spec: NumberSpec
+
+
+def test_an_object_that_a_new_version_cannot_read_fails() -> None:
+    crd = msgspec.to_builtins(Number.crd())
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = {
+        "type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    text = {"apiVersion": "numbers.example.com/v1", "kind": "Number", "metadata": {"name": "n"}, "spec": {"size": "L"}}
+    found = planned(lambda obj, ctx: Action.requeue(obj.spec.size), [crd, text], Number)
+    [problem] = found.failed
+    assert problem.object == "Number default/n"
+    assert "size" in problem.reason
+
+
+@pytest.mark.parametrize("name", [{"generateName": "g-"}, {}], ids=["generated", "named"])
+def test_objects_that_lead_to_more_objects_are_a_loop(name: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        if obj.namespace == "default":
+            Api.namespaced(ctx.client, ConfigMap, "default").create(
+                {"metadata": name or {"name": f"n-{hash(obj.name) & 0xffffffffff:x}"}})
+        return Action.await_change()
+
+    monkeypatch.setattr("kubectl_runtime.plan.running.MOST_CREATED", 50)
+    [problem] = planned(reconcile, maps("x")).loops
+    assert problem.object == "ConfigMap objects"
+    assert "are created again and again" in problem.reason
+    assert problem.by.startswith("mine, for ConfigMap default/")
+
+
+def test_a_plan_of_a_program_that_runs_very_often_ends_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_runtime.plan.running.MOST_RUNS", 100)
+    found = planned(lambda obj, ctx: Action.requeue(1), maps("x"))
+    assert found.seconds < 600
+    assert any("in which the program ran" in one for one in found.not_simulated)
+    assert found.empty
+    found = planned(lambda obj, ctx: Action.requeue(1), maps("x"), until=300)
+    assert found.seconds >= 300
+    assert not found.not_simulated
 
 
 def flipping(to: str) -> Reconcile:

@@ -233,7 +233,8 @@ class Runner:
         raises nothing (see `together`). `on_bug` is called when the executor takes no work; without `on_bug` the
         error is raised."""
         self._queue = queue
-        self._execute = execute
+        self.execute = execute
+        """Runs one key. A simulation may wrap it before the first run."""
         self._executor = executor
         self._concurrency = concurrency
         self._clock = clock
@@ -433,7 +434,7 @@ class Runner:
             run = self._next(number, None, None)
             while run is not None:
                 yield
-                outcome = self._execute(run)
+                outcome = self.execute(run)
                 yield
                 run = self._next(number, run, outcome)
         except GeneratorExit:

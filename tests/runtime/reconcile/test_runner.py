@@ -242,7 +242,7 @@ class RunnerMachine(RuleBasedStateMachine):
         self.concurrency, self.debounce = concurrency, debounce
         self.rng = random.Random(seed)
         self.rig = Rig(concurrency=concurrency, seed=seed, debounce=debounce, gate_open=False)
-        self.rig.runner._execute = self.execute
+        self.rig.runner.execute = self.execute
         self.opened = self.draining = False
         self.owed: dict[str, float] = {}  # key -> the latest time at which a run must have begun
 
@@ -334,7 +334,7 @@ class RunnerMachine(RuleBasedStateMachine):
             return
         if not self.opened:
             self.open_gate()
-        self.rig.runner._execute = lambda run: SUCCEEDED
+        self.rig.runner.execute = lambda run: SUCCEEDED
         for _ in range(100):
             while len(self.rig.executor):
                 before = self.runs()
