@@ -3,7 +3,8 @@
 Each command is a module with `add_options(parser)` and `run(options)`, which returns the exit status or raises a
 CommandError. Only the chosen command is imported, because `server` alone imports more than all other commands together.
 
-Exit status: 0 success; 1 failure, with `error: …` on standard error; 2 a wrong command line.
+Exit status: 0 success; 1 failure, with `error: …` on standard error; 2 a wrong command line. With `--exit-code`, 2 says
+that a plan is not empty, and a wrong command line is a failure.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
-from kubectl_runtime.cli.places import CommandError, shown
+from kubectl_runtime.cli.places import CommandError, UsageError, shown
 from kubectl_runtime.core.base.version import VERSION
 
 PROGRAM = "kubectl-runtime"
@@ -49,13 +50,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status. `arguments` defaults to those of the process. Raises SystemExit as
     argparse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _parser(given[0] if given else "").parse_args(given)
+    wrong = 1 if any(len(text) > 2 and "--exit-code".startswith(text) for text in given) else 2
+    try:
+        options = _parser(given[0] if given else "").parse_args(given)
+    except SystemExit as ended:
+        if ended.code:
+            ended.code = wrong
+        raise
     try:
         status: int = options.run(options)
         sys.stdout.flush()
     except CommandError as error:
         print(f"error: {shown(error)}", file=sys.stderr, flush=True)
-        return error.status
+        return wrong if isinstance(error, UsageError) else error.status
     except BrokenPipeError:  # the reader of the output has ended, such as head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when this process ends
         return 1

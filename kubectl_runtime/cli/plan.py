@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kubectl_runtime.cli.operator import config_of
 from kubectl_runtime.cli.places import CommandError, Place, UsageError, hint, imported, place
@@ -17,13 +17,15 @@ from kubectl_runtime.cli.places import users_traceback as traceback_of
 from kubectl_runtime.cli.program import made_by, program_in
 from kubectl_runtime.cli.run_options import RunOptions
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.errors import KubeError, RequestError
-from kubectl_runtime.manifests.scalars import ManifestError
+from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.plan.program import threads_jailed
 from kubectl_runtime.plan.report import Plan
 from kubectl_runtime.plan.running import plan
 from kubectl_runtime.plan.snapshot import Snapshot
+from kubectl_runtime.plan.stored import SnapshotError
 from kubectl_runtime.testing.asking import duration
+
+T = TypeVar("T")
 
 EPILOG = """\
 examples:
@@ -35,8 +37,8 @@ It needs permission to list what the operator watches, and namespaces, quotas, l
 CustomResourceDefinitions; a missing permission is named. Values of Secrets are never saved: digests of the same length
 replace them.
 
-exit status: 0 when the plan was made; 2 with --exit-code when it is not empty, and when the command line is wrong;
-1 when it could not be made.
+exit status: 0 when the plan was made; 1 when it could not be made; 2 when the command line is wrong. With --exit-code,
+2 says that the plan is not empty, and nothing else: a wrong command line is 1 then.
 """
 
 
@@ -88,13 +90,17 @@ def run(options: argparse.Namespace) -> int:
         found = plan(build, _snapshot(options, build), change=options.change, until=options.until, outside=outside)
     except CommandError:
         raise
-    except (KubeError, ManifestError, OSError, TypeError, ValueError) as error:
+    except SnapshotError as error:
+        raise CommandError(str(error)) from error
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename in {str(path) for path in options.change}:
+            raise CommandError(f"{error.filename}: {error.strerror}") from error
         users = traceback_of(error)
         told = f"\n{users}" if "\n  File" in users else ""
-        raise CommandError(f"{error}{told}") from error
-    if options.html is not None:
-        _write(options.html, found.to_html())
+        raise CommandError(f"{str(error) or type(error).__name__}{told}") from error
     _print(found, options.output)
+    if options.html is not None:
+        _on_file(options.html, lambda path: _write(path, found.to_html()))
     return 2 if options.exit_code and not found.empty else 0
 
 
@@ -109,7 +115,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _snapshot(options: argparse.Namespace, build: Callable[[Client], Any]) -> Snapshot:
     if options.snapshot is not None:
-        return Snapshot.load(options.snapshot)
+        return _on_file(options.snapshot, Snapshot.load)
     config = config_of(RunOptions(options.program, kubeconfig=options.kubeconfig, context=options.context,
                                   namespace=options.namespace[0] if options.namespace else None))
     with Client(config) as client:
@@ -120,7 +126,7 @@ def _snapshot(options: argparse.Namespace, build: Callable[[Client], Any]) -> Sn
         except RequestError as error:
             raise UsageError(str(error)) from None
     if options.save is not None:
-        found.save(options.save)
+        _on_file(options.save, found.save)
     return found
 
 
@@ -134,12 +140,17 @@ def _function(named: Place) -> Callable[[], Any]:
 
 
 def _write(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _on_file(path: Path, function: Callable[[Path], T]) -> T:
+    """What the function does with a file, whose errors need no traceback."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        return function(path)
     except OSError as error:
-        raise CommandError(f"{path}: {error.strerror}") from error
+        raise CommandError(f"{path}: {error.strerror or error}") from error
 
 
 def _print(found: Plan, form: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -31,16 +31,17 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.clock import Duration, seconds
-from kubectl_runtime.core.base.errors import ApiError, KubeError
+from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import ProcessEnded
 from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
+from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.plan.analysis import Observed, Run, Step, may_be_computed_from_digests, moved, plan_of
 from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
 from kubectl_runtime.plan.report import Plan, Problem, secret_values
-from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, ReadKind, StoredSnapshot
+from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, ReadKind, SnapshotError, StoredSnapshot
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, Execute, Outcome
 from kubectl_runtime.runtime.queue.runs import Run as KeyRun
@@ -100,7 +101,7 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
 
     Blocks, in this thread, without waiting in real time. Only one plan may run in a process. The library's logs are
     muted. Raises what `build` and `outside` raise, TypeError and ValueError for an invalid result of `build`, and
-    errors in the manifests of `change`.
+    errors in the manifests of `change`; SnapshotError for a snapshot with objects that no server would have stored.
 
     >>> def main(client):
     ...     settings = Api.namespaced(client, ConfigMap, "default")
@@ -136,7 +137,7 @@ class Rehearsal:
     def __init__(self, build: Build, snapshot: StoredSnapshot, change: list[Manifests], until: float | None,
                  outside: Callable[[], Any] | None, seed: int) -> None:
         self._build, self._snapshot = build, snapshot
-        self._changes = [item for source in change for item in read_objects(source)]
+        self._changes = [_named(obj, place) for source in change for obj, place in read_objects(source)]
         self._until, self._outside, self._seed = until, outside, seed
         self.sim = Simulation(seed, jump=JUMP, record=False, start=snapshot.read_at)
         self.server = self.sim.serve(controllers=[name for name in CONTROLLERS
@@ -175,12 +176,14 @@ class Rehearsal:
         with ExitStack() as stack:
             guard = stack.enter_context(refused_outside(self._note_refused))
             client = stack.enter_context(Client(Config(cluster_url=URL), session=session, clock=self.sim.clock))
-            self._implant()
+            with _undamaged():
+                self._implant()
             if self._outside is not None and hasattr(entered := self._outside(), "__enter__"):
                 stack.enter_context(entered)
             program = Program.built(self._build, client)
             self._mount(program)
-            self._rest()
+            with _undamaged():
+                self._rest()
             self._begin_watching()
             self._apply_definitions(client, program)
             self._apply_changes(client)
@@ -306,11 +309,12 @@ class Rehearsal:
                     self.observed.not_simulated.append(
                         f"a definition of {name} without {', '.join(kept)}, which no class of the program has "
                         "(--change with the definition shows one)")
-            self.observed.definitions += [Problem(f"{DEFINITIONS.kind} {name}", f"takes away: {loss}")
-                                          for loss in losses(live, definition)]
+            with _undamaged():
+                self.observed.definitions += [Problem(f"{DEFINITIONS.kind} {name}", f"takes away: {loss}")
+                                              for loss in losses(live, definition)]
         try:
             api.apply(definition, field_manager=MANAGER, force=True)
-        except ApiError as error:
+        except (ApiError, RequestError) as error:
             self.observed.definitions.append(Problem(f"{DEFINITIONS.kind} {name}", f"is refused: {_message(error)}"))
 
     def _apply_changes(self, client: Client) -> None:
@@ -329,7 +333,7 @@ class Rehearsal:
     def _apply_change(self, client: Client, obj: Object, place: str) -> None:
         group, _, version = str(obj.get("apiVersion")).rpartition("/")
         kind = self.server.core.cluster.registry.by_kind(group, version, str(obj.get("kind")))
-        name = str((obj.get("metadata") or {}).get("name"))
+        name = obj["metadata"]["name"]
         if kind is None:
             self.observed.failed.append(Problem(f"{obj.get('kind')} {name}", f"the change ({place}) is of a kind that "
                                                 f"is not served: {obj.get('apiVersion')}"))
@@ -340,7 +344,7 @@ class Rehearsal:
         api: Any = Api.namespaced(client, resource, namespace) if namespace else Api.all(client, resource)
         try:
             api.apply(obj, field_manager="kubectl", force=True)
-        except ApiError as error:
+        except (ApiError, RequestError) as error:
             self.observed.failed.append(Problem(f"{kind.kind} {name}", f"the change ({place}) is refused: "
                                                 f"{_message(error)}"))
         self._let_cluster_work()
@@ -596,6 +600,26 @@ class Rehearsal:
                     versions[id(version)] = version
         for version in versions.values():
             self.observed.secrets |= secret_values(version.decode())
+
+
+def _named(obj: Object, place: str) -> tuple[Object, str]:
+    """The object and its place. Raises ManifestError for an object that an apply cannot name."""
+    metadata = obj.get("metadata")
+    for key, inside in (("apiVersion", obj), ("kind", obj), ("name", metadata)):
+        if not isinstance(inside, Mapping) or not isinstance(value := inside.get(key), str) or not value:
+            raise ManifestError(place, f"the object has no {'metadata.name' if inside is metadata else key}, or not as "
+                                "text")
+    return obj, place
+
+
+@contextmanager
+def _undamaged() -> Iterator[None]:
+    """Report what the simulated server raises about stored objects that no server would have stored."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ExceptionGroup) as error:
+        raise SnapshotError(f"the snapshot is damaged, and its objects cannot be simulated: {type(error).__name__}: "
+                            f"{error}") from error
 
 
 def _message(error: BaseException) -> str:

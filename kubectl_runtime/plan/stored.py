@@ -18,8 +18,9 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 
@@ -35,6 +36,9 @@ Build = Callable[[Client], Any]
 
 FORMAT = 1
 """The format version of saved snapshots; other versions are refused."""
+
+LARGEST = 1 << 30
+"""The most bytes that a snapshot has, uncompressed."""
 
 DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
                           Scope.CLUSTER)
@@ -190,6 +194,33 @@ class _Head(msgspec.Struct):
     format: int | None = None
 
 
+class _Owner(msgspec.Struct):
+    uid: str = ""
+    apiVersion: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    namespace: str | None = None
+    uid: str = ""
+    generation: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    ownerReferences: list[_Owner] | None = None
+    managedFields: list[Object] | None = None
+
+
+class _Shape(msgspec.Struct):
+    """What a plan relies on in every object."""
+
+    apiVersion: str
+    kind: str
+    metadata: _Metadata
+
+
 @dataclass(frozen=True)
 class StoredSnapshot:
     """The objects that were read from a cluster; immutable."""
@@ -236,10 +267,13 @@ class StoredSnapshot:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a saved snapshot. Raises SnapshotError for a file that holds none, or another format version;
         OSError."""
-        data = Path(path).read_bytes()
+        with open(path, "rb") as file:
+            data = file.read(LARGEST + 1)
         try:
             if data[:2] == b"\x1f\x8b":
-                data = gzip.decompress(data)
+                data = gzip.GzipFile(fileobj=BytesIO(data)).read(LARGEST + 1)
+            if len(data) > LARGEST:
+                raise SnapshotError(f"{path} holds no snapshot: it has more than {LARGEST >> 20} MiB")
             version = decoded(data, _Head).format
         except (*DECODE_FAILURES, EOFError, OSError, zlib.error) as error:
             raise SnapshotError(f"{path} holds no snapshot: {error}") from None
@@ -249,7 +283,9 @@ class StoredSnapshot:
         try:
             saved = decoded(data, _Saved)
             at = datetime.fromisoformat(saved.read_at).astimezone(UTC)
-        except (*DECODE_FAILURES, ValueError) as error:
+            msgspec.convert(saved.objects, list[_Shape])
+            Redaction(saved.redacted)
+        except (*DECODE_FAILURES, RequestError, ValueError, OverflowError) as error:
             raise SnapshotError(f"{path} holds a damaged snapshot: {error}") from None
         return cls(tuple(saved.objects), tuple(saved.kinds), at, saved.server, saved.server_version,
                    tuple(saved.redacted), saved.all_definitions)

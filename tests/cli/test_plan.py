@@ -49,6 +49,10 @@ def fake():
     socket.create_connection = lambda *_: None
 
 
+def fails():
+    raise KeyError("fake")
+
+
 def broken(client):
     raise RuntimeError("no such setting")
 
@@ -135,12 +139,37 @@ def test_changes_and_the_outside(place: Any, capsys: pytest.CaptureFixture[str],
     (["NAME:main", "--snapshot", "x", "-n", "default"], 2, "--snapshot reads none"),
     (["NAME:main", "--redact", "ConfigMap"], 2, "names no field"), (["NAME:main", "--kind", "gadgets"], 1, "gadgets"),
     (["NAME:main", "--change", "no.yaml"], 1, "no.yaml"), (["NAME:main", "--outside", "NAME:gone"], 2, "gone"),
-    (["NAME:main", "--context", "other"], 1, "other")])
+    (["NAME:main", "--context", "other"], 1, "other"), (["NAME:main", "--snapshot", "."], 1, ".: Is a directory"),
+    (["NAME:main", "--save", "no/x.json"], 1, "no/x.json: No such file"),
+    (["NAME:main", "--html", "no/x.html"], 1, "no/x.html: No such file"),
+    (["NAME:main", "--outside", "NAME:fails"], 1, "KeyError: 'fake'"),
+    (["NAME:absent", "--exit-code"], 1, "has no absent"), (["NAME:main", "--exit-code", "--wrong"], 1, "--wrong"),
+    (["NAME:main", "--until", "x", "--exit-code"], 1, "--until"), (["NAME:main", "--until", "x"], 2, "--until")])
 def test_what_cannot_be_done_is_said(place: Any, capsys: pytest.CaptureFixture[str], arguments: list[str], status: int,
                                      why: str) -> None:
     name, _ = place
-    assert main(["plan", *(text.replace("NAME", name) for text in arguments)]) == status
-    assert why in capsys.readouterr().err
+    try:
+        found = main(["plan", *(text.replace("NAME", name) for text in arguments)])
+    except SystemExit as ended:  # of argparse
+        found = int(ended.code or 0)
+    assert found == status
+    shown = capsys.readouterr()
+    assert why in shown.err
+    assert "--html" in arguments or not shown.out
+
+
+@pytest.mark.parametrize("text", ["kind: ConfigMap\napiVersion: v1", "kind: ConfigMap\napiVersion: v1\nmetadata: [x]",
+                                  "kind: ConfigMap\napiVersion: v1\nmetadata: {generateName: x-}", "[1", "word",
+                                  "metadata: {name: x}", "kind: ConfigMap\napiVersion: v1\nmetadata: {name: 5}"])
+def test_a_change_that_is_no_manifest_is_named_by_its_place(place: Any, capsys: pytest.CaptureFixture[str],
+                                                            tmp_path: Path, text: str) -> None:
+    name, _ = place
+    (tmp_path / "bad.yaml").write_text(text)
+    assert main(["plan", f"{name}:main", "--change", "bad.yaml", "-o", "json", "--exit-code"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith("error: bad.yaml")
+    assert len(shown.err.splitlines()) == 1
+    assert not shown.out
 
 
 def test_a_reader_that_ends_early_is_no_error(place: Any, tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import logging
 import stat
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -334,6 +336,46 @@ def test_another_format_is_refused(tmp_path: Path, content: bytes, why: str) -> 
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(SnapshotError, match=why):
         Snapshot.load(tmp_path / "x")
+
+
+DAMAGES: dict[str, Any] = {
+    "no kind": lambda saved: saved["objects"].append({"metadata": {"name": "x"}}),
+    "no name": lambda saved: saved["objects"].append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {}}),
+    "metadata": lambda saved: saved["objects"][-1].update(metadata="x"),
+    "an owner": lambda saved: saved["objects"][-1]["metadata"].update(ownerReferences=["x"]),
+    "a version": lambda saved: saved["objects"][-1]["metadata"].update(resourceVersion="x"),
+    "a definition": lambda saved: saved["objects"].append({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "x"}}),
+    "a Deployment": lambda saved: [obj.update(spec=[3]) for obj in saved["objects"] if obj["kind"] == "Deployment"],
+    "a schema": lambda saved: [obj["spec"]["versions"][0]["schema"]["openAPIV3Schema"].update(properties=["x"])
+                               for obj in saved["objects"] if obj["kind"] == "CustomResourceDefinition"],
+    "twice": lambda saved: saved["objects"].append(saved["objects"][-1]),
+    "the time": lambda saved: saved.update(read_at="0001-01-01T00:00:00+14:00"),
+    "a redaction": lambda saved: saved.update(redacted=["x"])}
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGES))
+def test_a_damaged_snapshot_is_refused_with_one_error(world: World, tmp_path: Path, damage: str) -> None:
+    Snapshot.read(world.client, sites.RUNNING.build).save(tmp_path / "s.json")
+    saved = json.loads((tmp_path / "s.json").read_text())
+    DAMAGES[damage](saved)
+    (tmp_path / "s.json").write_text(json.dumps(saved))
+    with pytest.raises(SnapshotError, match="damaged"):
+        plan(sites.RUNNING.build, Snapshot.load(tmp_path / "s.json"))
+
+
+def test_a_file_of_endless_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kubectl_runtime.plan.stored.LARGEST", 1 << 20)
+    (tmp_path / "bomb").write_bytes(gzip.compress(b" " * (40 << 20)))
+    (tmp_path / "long").write_bytes(b" " * (2 << 20))
+    for path in (tmp_path / "bomb", tmp_path / "long", Path("/dev/zero")):
+        tracemalloc.start()
+        try:
+            with pytest.raises(SnapshotError, match="more than 1 MiB"):
+                Snapshot.load(path)
+            assert tracemalloc.get_traced_memory()[1] < 10 << 20
+        finally:
+            tracemalloc.stop()
 
 
 def copying(namespace: str) -> Any:
