@@ -26,8 +26,8 @@ STARS = "***"
 
 
 def secret_values(obj: Mapping[str, Any]) -> set[str]:
-    """The texts by which a Secret's values may be quoted: plain, base64, hexadecimal, in a URL, line by line, and the
-    texts inside of a JSON document. Those shorter than four characters are left out."""
+    """The texts by which a Secret's values may be quoted: plain, base64, hexadecimal, in a URL, escaped, line by line,
+    and the texts inside of a JSON document. Those shorter than four characters are left out."""
     found: set[str] = set()
     for value in map(str, [*(obj.get("data") or {}).values(), *(obj.get("stringData") or {}).values()]):
         try:
@@ -38,7 +38,8 @@ def secret_values(obj: Mapping[str, Any]) -> set[str]:
                   base64.urlsafe_b64encode(plain).decode(), quote(plain), quote(plain, safe=""), quote_plus(plain)}
         with suppress(UnicodeDecodeError):
             text = plain.decode()
-            found |= {text, *text.splitlines(), *_leaves(text)}
+            found |= {text, *text.splitlines(), *_leaves(text), html.escape(text), repr(text)[1:-1],
+                      msgspec.json.encode(text).decode()[1:-1]}
     return {text for text in found if len(text) >= _LEAST}
 
 
@@ -61,22 +62,37 @@ def _leaves(text: str) -> Iterator[str]:
             waiting += value.values() if isinstance(value, dict) else value
 
 
+_TOKEN = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+"""What may be base64."""
+_INSIDE = 8
+"""The least length of a secret that is looked for inside of base64, where shorter ones occur by chance."""
+
+
 class Hidden:
-    """Replaces secret texts by stars, wherever they are quoted."""
+    """Replaces secret texts by stars, wherever they are quoted, in upper and lower case."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._by_start: dict[str, list[str]] = {}
-        for secret in sorted(secrets, key=len, reverse=True):  # the longest first: others may be parts of it
+        for secret in sorted(map(_lower, secrets), key=len, reverse=True):  # the longest first: others may be parts
             self._by_start.setdefault(secret[:_LEAST], []).append(secret)
 
     def text(self, text: str, least: int = 0) -> str:
-        """The text without secrets of at least this length."""
+        """The text without secrets of at least this length, and without base64 that holds one, as `user:password`."""
         if not self._by_start:
             return text
+        return self._without(_TOKEN.sub(lambda found: STARS if self._is_inside(found[0]) else found[0], text), least)
+
+    def _is_inside(self, token: str) -> bool:
+        plain = base64.urlsafe_b64decode(token.rstrip("=").translate(_URL_SAFE) + "==").decode("utf-8", "replace") \
+            if len(token.rstrip("=")) % 4 != 1 else ""
+        return self._without(plain, _INSIDE) != plain
+
+    def _without(self, text: str, least: int) -> str:
         found, at, kept = [], 0, 0
+        low = _lower(text)
         while at <= len(text) - _LEAST:
-            for secret in self._by_start.get(text[at:at + _LEAST], ()):
-                if len(secret) >= least and text.startswith(secret, at):
+            for secret in self._by_start.get(low[at:at + _LEAST], ()):
+                if len(secret) >= least and low.startswith(secret, at):
                     found += [text[kept:at], STARS]
                     at = kept = at + len(secret)
                     break
@@ -95,6 +111,15 @@ class Hidden:
         if isinstance(value, dict):
             return {self.key(key): self.value(part) for key, part in value.items()}
         return [self.value(part) for part in value] if isinstance(value, list) else value
+
+
+_URL_SAFE = str.maketrans("+/", "-_")
+
+
+def _lower(text: str) -> str:
+    """In lower case, with each character at its place."""
+    low = text.lower()
+    return low if len(low) == len(text) else "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
 
 
 @dataclass(frozen=True)

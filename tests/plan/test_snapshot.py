@@ -4,6 +4,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import html
 import json
 import logging
 import stat
@@ -243,7 +244,13 @@ PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAg
     ("made-by-the-program", lambda value: base64.b64encode(base64.b64encode(value.encode())).decode(), "YldGa1pT"),
     (PEM, repr, "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"),
     (DOCKER, lambda value: f"login failed with {json.loads(value)['auths']['r.example.com']}", "inner-password"),
-    ("pass", lambda value: "passwordpass", "wordpass")], ids=["hex", "url", "twice", "pem", "json", "parts"])
+    ("made-by-the-program", lambda value: "Basic " + base64.b64encode(f"user:{value}".encode()).decode(), "Basic dX"),
+    ("made-by-the-program", lambda value: base64.urlsafe_b64encode(f"{{'p': '{value}'}}".encode()).decode().strip("="),
+     "eydwJz"), ("made-by-the-program", str.upper, "PROGRAM"),
+    ("made-by-the-program", lambda value: value.encode().hex().upper(), "6D6164652D6279"),
+    ('quo"ted & \\hush', lambda value: json.dumps({"p": value}), "hush"), ('quo"ted <hush>', html.escape, "hush"),
+    ("pass", lambda value: "passwordpass", "wordpass")], ids=[
+        "hex", "url", "twice", "pem", "json", "basic", "inside", "upper", "upper hex", "escaped", "html", "parts"])
 def test_a_secret_is_starred_in_whatever_form_it_is_quoted(value: str, quoted: Any, forbidden: str) -> None:
     def reconcile(obj: Any, ctx: Any) -> Action:
         Api.namespaced(ctx.client, Secret, "default").apply(
