@@ -188,13 +188,23 @@ def may_be_computed_from_digests(plan: Plan, snapshot: StoredSnapshot) -> bool:
     """Whether a change has the form of a value that is computed from redacted values."""
     if not any(obj["kind"] == "Secret" and obj.get("data") for obj in snapshot.objects) and not snapshot.redacted:
         return False
-    return any(_has_computed(one.after) for change in plan.changed for one in change.fields)
+    return any(_has_computed(change.ref.name) for change in plan.created) or any(
+        _has_computed(one.after) for change in plan.changed for one in change.fields)
 
 
 def _has_computed(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(_has_computed, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str) and _COMPUTED.fullmatch(value) is not None
+
+
+def _identity(change: Change) -> Identity:
+    return change.ref.resource.full_name, change.ref.namespace or "", change.ref.name
+
+
+def _stem(identity: Identity) -> Identity:
+    """The same without the last part of the name, which may be a hash."""
+    return identity[0], identity[1], identity[2].rpartition("-")[0]
 
 
 def plan_of(observed: Observed, snapshot: StoredSnapshot, twin: Observed | None = None) -> Plan:
@@ -225,6 +235,7 @@ class _Report:
         observed = self._observed
         changes: list[Change] = []
         unknown, failed = list(observed.unknown), list(observed.failed)
+        renamed: set[Identity] = set()
         for identity, step in self._own.items():  # in their order
             change = self._change(identity, step)
             if change is None:
@@ -232,6 +243,7 @@ class _Report:
             failed += self._refusals(identity, change)
             if change.action == "create" and self._twin is not None and identity not in self._twin.after:
                 unknown.append(Problem(str(change), f"its name is {_FROM_DIGESTS}", by=change.by))
+                renamed.add(_stem(identity))
                 continue
             if (gap := self._unread.get(identity[0])) and not (gap.namespaces and gap.covers(identity[1])):
                 unknown.append(Problem(str(change), f"the right to {gap.refused} is missing, so that it may be there "
@@ -243,6 +255,10 @@ class _Report:
                                        "already"))
             else:
                 changes.append(change)
+        replaced = [change for change in changes if change.action == "delete" and _stem(_identity(change)) in renamed]
+        unknown += [Problem(str(change), f"the name of the object in its place is {_FROM_DIGESTS}", by=change.by)
+                    for change in replaced]
+        changes = [change for change in changes if change not in replaced]
         unknown += self._computed
         by = {action: tuple(change for change in changes if change.action == action)
               for action in ("create", "change", "delete")}

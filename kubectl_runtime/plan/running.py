@@ -12,6 +12,7 @@ kept with its author: a run of a controller, or the cluster.
 from __future__ import annotations
 
 import base64
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,10 +23,11 @@ import msgspec
 import requests
 from requests.adapters import BaseAdapter
 
+from kubectl_runtime.apiserver.access.authn import ADMIN
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
-from kubectl_runtime.apiserver.errors import BodyDecodeError, StatusError
+from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.output.negotiation import shown_objects
-from kubectl_runtime.apiserver.storage import Bucket, Change, ServedResource, Version
+from kubectl_runtime.apiserver.storage import Bucket, Change, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
@@ -33,7 +35,6 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import ProcessEnded
-from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
@@ -41,7 +42,16 @@ from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.plan.analysis import Observed, Run, Step, may_be_computed_from_digests, moved, plan_of
 from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
 from kubectl_runtime.plan.report import Plan, Problem, secret_values
-from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, ReadKind, SnapshotError, StoredSnapshot
+from kubectl_runtime.plan.stored import (
+    AROUND,
+    DEFINITIONS,
+    Build,
+    ReadKind,
+    StoredSnapshot,
+    as_this_server_has_it,
+    stand_in,
+    undamaged,
+)
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.runs import GONE, SKIPPED, Execute, Outcome
 from kubectl_runtime.runtime.queue.runs import Run as KeyRun
@@ -70,6 +80,7 @@ plan ends as a loop."""
 MOST_RUNS = 20_000
 """The number of runs, besides twenty for each object that was there, after which a plan without `until` ends."""
 MANAGER = "kubectl-runtime-plan"
+_LOOKS_AT_USER = re.compile(r"request\.userInfo|\bauthorizer\b")
 _LOOP = 6
 """The number of changes of one object that count as a loop, if it is still changing at the end."""
 
@@ -176,13 +187,13 @@ class Rehearsal:
         with ExitStack() as stack:
             guard = stack.enter_context(refused_outside(self._note_refused))
             client = stack.enter_context(Client(Config(cluster_url=URL), session=session, clock=self.sim.clock))
-            with _undamaged():
+            with undamaged():
                 self._implant()
             if self._outside is not None and hasattr(entered := self._outside(), "__enter__"):
                 stack.enter_context(entered)
             program = Program.built(self._build, client)
             self._mount(program)
-            with _undamaged():
+            with undamaged():
                 self._rest()
             self._begin_watching()
             self._apply_definitions(client, program)
@@ -214,7 +225,7 @@ class Rehearsal:
         for kind in self._snapshot.kinds:
             own = (kind.group, kind.version, kind.kind) in served
             if not own and kind.count and kind.resource.full_name not in there and "." in kind.group:
-                objects.append(_stand_in(kind.resource))
+                objects.append(stand_in(kind.resource))
                 custom.add((kind.group, kind.kind))
         namespaces = {obj["metadata"]["name"] for obj in self._snapshot.objects if obj["kind"] == "Namespace"}
         for obj in self._snapshot.objects:
@@ -229,7 +240,7 @@ class Rehearsal:
                                 "spec": {"finalizers": ["kubernetes"]}, "metadata": {
                                     "name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}})
             built_in = registry.by_kind(group, version, obj["kind"])
-            objects.append(obj if built_in is None or built_in.is_custom else _as_this_server_has_it(obj, built_in))
+            objects.append(obj if built_in is None or built_in.is_custom else as_this_server_has_it(obj, built_in))
         self.server.kubelet.left_alone = frozenset(  # a Pod that does not start in the cluster does not start here
             obj["metadata"]["uid"] for obj in objects if obj["kind"] == "Pod" and "uid" in obj["metadata"])
         self.server.implant(objects)
@@ -309,7 +320,7 @@ class Rehearsal:
                     self.observed.not_simulated.append(
                         f"a definition of {name} without {', '.join(kept)}, which no class of the program has "
                         "(--change with the definition shows one)")
-            with _undamaged():
+            with undamaged():
                 self.observed.definitions += [Problem(f"{DEFINITIONS.kind} {name}", f"takes away: {loss}")
                                               for loss in losses(live, definition)]
         try:
@@ -459,6 +470,10 @@ class Rehearsal:
         for uid in self._turned_away_before:  # it was so without the program
             observed.turned_away.pop(uid, None)
         self._gaps()
+        observed.not_simulated += [
+            f"the operator's account in {obj['kind']} {obj['metadata']['name']}, which looks at the user of a request "
+            f"(here {ADMIN.name})" for obj in self._snapshot.objects if obj["kind"].endswith("AdmissionPolicy")
+            and _LOOKS_AT_USER.search(msgspec.json.encode(obj.get("spec")).decode())]
         observed.not_simulated += program.not_run()
 
     def _find_idle(self, program: Program) -> None:
@@ -612,16 +627,6 @@ def _named(obj: Object, place: str) -> tuple[Object, str]:
     return obj, place
 
 
-@contextmanager
-def _undamaged() -> Iterator[None]:
-    """Report what the simulated server raises about stored objects that no server would have stored."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ExceptionGroup) as error:
-        raise SnapshotError(f"the snapshot is damaged, and its objects cannot be simulated: {type(error).__name__}: "
-                            f"{error}") from error
-
-
 def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
@@ -638,32 +643,6 @@ def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[
     kept = [{**version, "storage": bool(version.get("storage")) and not stored} for version in others]
     return ({**definition, "spec": {**definition["spec"], "versions": [*versions, *kept]}},
             [version["name"] for version in others if version.get("served")])
-
-
-def _as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
-    """A built-in object without fields that the simulated server does not know, and with the simulated server's
-    defaults: another version of Kubernetes has other fields and defaults, and these differences are not changes by the
-    program."""
-    copy: Object = json_copy(obj)
-    try:
-        kind.strategy.decode(copy)
-        kind.strategy.default(copy)
-    except (BodyDecodeError, KeyError, TypeError, ValueError, AttributeError):
-        return obj
-    return {**copy, "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
-
-
-def _stand_in(kind: ApiResource) -> Object:
-    """A CRD that accepts everything, for a kind whose own CRD could not be read."""
-    names = {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind, "listKind": f"{kind.kind}List"}
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
-    conditions = [{"type": text, "status": "True", "reason": "Read", "message": "",
-                   "lastTransitionTime": "1970-01-01T00:00:00Z"} for text in ("NamesAccepted", "Established")]
-    return {"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, "metadata": {"name": kind.full_name},
-            "spec": {"group": kind.group, "names": names, "scope": kind.scope.value, "versions": [version],
-                     "conversion": {"strategy": "None"}},
-            "status": {"acceptedNames": names, "storedVersions": [kind.version], "conditions": conditions}}
 
 
 class _Transport(BaseAdapter):

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 from kubectl_runtime.client.api.api import Api
@@ -203,7 +204,7 @@ class _Reading:
             except ApiError as error:
                 if error.is_forbidden:
                     refused = f"{refused}, {_refusal(kind, namespace)}" if refused else _refusal(kind, namespace)
-                elif error.is_not_found:
+                elif error.is_not_found or error.code == HTTPStatus.METHOD_NOT_ALLOWED:  # such as a review
                     self._note(kind, namespaces, 0, served=False)
                     return
                 else:

@@ -15,7 +15,8 @@ import hashlib
 import os
 import secrets
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import BytesIO
@@ -24,10 +25,13 @@ from typing import Annotated, Any, Self
 
 import msgspec
 
+from kubectl_runtime.apiserver.errors import BodyDecodeError
+from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.base.wire import decoded
+from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 
@@ -314,3 +318,39 @@ def _length(value: Any) -> int:
         return len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
         return len(text)
+
+
+@contextmanager
+def undamaged() -> Iterator[None]:
+    """Report what the simulated server raises about stored objects that no server would have stored."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ExceptionGroup) as error:
+        raise SnapshotError(f"the snapshot is damaged, and its objects cannot be simulated: {type(error).__name__}: "
+                            f"{error}") from error
+
+
+def as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
+    """A built-in object without fields that the simulated server does not know, and with the simulated server's
+    defaults: another version of Kubernetes has other fields and defaults, and these differences are not changes by the
+    program."""
+    copy: Object = json_copy(obj)
+    try:
+        kind.strategy.decode(copy)
+        kind.strategy.default(copy)
+    except (BodyDecodeError, KeyError, TypeError, ValueError, AttributeError):
+        return obj
+    return {**copy, "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
+
+
+def stand_in(kind: ApiResource) -> Object:
+    """A CRD that accepts everything, for a kind whose own CRD could not be read."""
+    names = {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind, "listKind": f"{kind.kind}List"}
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    conditions = [{"type": text, "status": "True", "reason": "Read", "message": "",
+                   "lastTransitionTime": "1970-01-01T00:00:00Z"} for text in ("NamesAccepted", "Established")]
+    return {"apiVersion": DEFINITIONS.api_version, "kind": DEFINITIONS.kind, "metadata": {"name": kind.full_name},
+            "spec": {"group": kind.group, "names": names, "scope": kind.scope.value, "versions": [version],
+                     "conversion": {"strategy": "None"}},
+            "status": {"acceptedNames": names, "storedVersions": [kind.version], "conditions": conditions}}

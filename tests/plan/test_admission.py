@@ -118,6 +118,15 @@ def test_a_child_that_is_allowed_comes(around: list[dict[str, Any]]) -> None:
     assert not found.not_simulated
 
 
+@pytest.mark.parametrize("rule", ["request.userInfo.username == 'admin'", "'system:masters' in request.userInfo.groups",
+                                  "authorizer.group('').resource('pods').check('get').allowed()"])
+def test_a_policy_that_looks_at_the_user_is_said(rule: str) -> None:
+    found = planned(making(CHILD), *policy(rule))
+    assert found.not_simulated == ("the operator's account in ValidatingAdmissionPolicy rule, which looks at the user "
+                                   "of a request (here admin)",)
+    assert [str(change) for change in found.changes] == ["create ConfigMap shop/child"]
+
+
 def test_what_a_policy_or_a_limit_adds_is_in_the_plan() -> None:
     around = mutation("Object{metadata: Object.metadata{labels: {'added': 'by-policy'}}}")
     found = planned(making(CHILD), *around)

@@ -29,7 +29,7 @@ from kubectl_runtime import (
 )
 from kubectl_runtime.plan import Snapshot, SnapshotError, plan
 from kubectl_runtime.plan.stored import Redaction
-from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret
+from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret, SelfSubjectAccessReview
 from kubectl_runtime.testing import ApiServer
 from tests.plan import sites
 from tests.plan.conftest import World, sites_world
@@ -477,4 +477,50 @@ def test_a_token_that_is_computed_from_nothing_redacted_is_a_change() -> None:
         world.client, hashing(how=lambda text: "version-1"))).changes
     assert [one.path for one in change.fields] == ["spec.template.metadata.annotations.checksum"]
     assert change.follows[0] == "replaces 2 Pods, one after the other"
+    world.sim.close()
+
+
+@pytest.mark.parametrize("name", ["settings-{}", "{}", "settings-of-web-{}"])
+def test_a_child_whose_name_is_a_hash_of_a_secret_is_unknown_with_the_one_that_goes(name: str) -> None:
+    def build(client: Client) -> Any:
+        def reconcile(obj: Secret, ctx: Any) -> Action:
+            if obj.name == "s":
+                wanted = name.format(hashlib.sha256(repr(sorted(obj.data.items())).encode()).hexdigest()[:10] + "0")
+                api = Api.namespaced(ctx.client, ConfigMap, "default")
+                api.apply({"metadata": {"name": wanted, "labels": {"mine": "yes"}}}, field_manager="me")
+                for old in api.list(label_selector="mine=yes").items:
+                    if old.name != wanted:
+                        api.delete(old.name)
+            return Action.await_change()
+        return Controller(Api.namespaced(client, Secret, "default"), name="namer").owns(
+            Api.namespaced(client, ConfigMap, "default")).bind(reconcile)
+
+    world = World()
+    secret_objects(world)
+    world.server.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": "other-child", "namespace": "default", "labels": {"mine": "yes"}}}])
+    snapshot = Snapshot.read(world.client, build)
+    assert "- ConfigMap default/other-child" in str(plan(build, snapshot))  # no hash has stood there
+    world.run(build, 60)
+    found = plan(build, Snapshot.read(world.client, build))
+    assert not found.changes, str(found)
+    assert sorted(problem.object.partition(" ")[0] for problem in found.unknown) == ["create", "delete"]
+    assert all("computed from redacted values" in problem.reason for problem in found.unknown)
+    world.sim.close()
+
+
+def test_kinds_that_are_only_created_are_not_listed() -> None:
+    """A program that asks whether it may do something."""
+    def build(client: Client) -> Any:
+        def reconcile(obj: Any, ctx: Any) -> Action:
+            review = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+            Api.all(ctx.client, SelfSubjectAccessReview).create(review)
+            return Action.await_change()
+        return Controller(Api.namespaced(client, ConfigMap, "default"), name="asker").bind(reconcile)
+
+    world = World()
+    world.server.load([CONFIG])
+    found = plan(build, Snapshot.read(world.client, build))
+    assert found.empty, str(found)
+    assert found.runs
     world.sim.close()
