@@ -30,7 +30,7 @@ from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.version import VERSION
-from kubectl_runtime.core.base.wire import decoded
+from kubectl_runtime.core.base.wire import converted, decoded
 from kubectl_runtime.core.codec.sameness import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
@@ -287,7 +287,7 @@ class StoredSnapshot:
         try:
             saved = decoded(data, _Saved)
             at = datetime.fromisoformat(saved.read_at).astimezone(UTC)
-            msgspec.convert(saved.objects, list[_Shape])
+            converted(saved.objects, list[_Shape])
             Redaction(saved.redacted)
         except (*DECODE_FAILURES, RequestError, ValueError, OverflowError) as error:
             raise SnapshotError(f"{path} holds a damaged snapshot: {error}") from None

@@ -269,7 +269,7 @@ def test_a_standby_and_a_leader_are_ready_and_one_that_has_lost_its_lease_is_not
                       serve=f"127.0.0.1:{port}").add_runnable(stays, "stays")
     running = manager.start()
     assert (running.is_leader, readyz(port)) == (False, 200)
-    leases.patch("health", Patch.merge({"spec": {"holderIdentity": ""}}))
+    leases.patch("health", Patch.merge({"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}))  # it is released
     until(lambda: running.is_leader, "it leads")
     assert readyz(port) == 200
     leases.patch("health", Patch.merge({"spec": {"holderIdentity": "thief"}}))

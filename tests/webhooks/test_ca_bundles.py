@@ -498,4 +498,4 @@ def test_the_housekeeping_is_told_as_the_librarys_own_and_only_to_who_looks_clos
     assert {record.name.rpartition(".webhook-ca-")[0] for record in told} == {"kubectl_runtime.housekeeping"}
     assert {record.levelname for record in told} == {"DEBUG"}
     assert {record.getMessage().partition(":")[0] for record in told} >= {"starting", "stopping", "stopped"}
-    assert {record.filename for record in told} >= {"running.py", "assembly.py"}
+    assert {record.filename for record in told} >= {"running.py", "housekeeping.py"}

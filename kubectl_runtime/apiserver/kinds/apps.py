@@ -28,6 +28,7 @@ from kubectl_runtime.apiserver.kinds.pod.warnings import claim_spec_warnings, na
 from kubectl_runtime.apiserver.names import dns_label_errors
 from kubectl_runtime.apiserver.query import LabelSelector
 from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.core.base.wire import decoded
 
 _TEMPLATE: dict[str, Any] = {"spec.template": {}, "spec.template.spec": {}}
 _COUNTS = tuple((f"status.{key}", r.NATURAL) for key in (
@@ -441,7 +442,7 @@ class _WithData(msgspec.Struct):
 def _spaced_data(body: bytes) -> msgspec.Raw | None:
     """The text of the field data in a JSON object if it has blanks, which are not in texts; else None."""
     try:
-        text = msgspec.json.decode(body, type=_WithData).data
+        text = decoded(body, _WithData).data
     except msgspec.MsgspecError:
         return None
     return text if bytes(text) and msgspec.json.encode(msgspec.json.decode(text)) != bytes(text) else None

@@ -108,7 +108,7 @@ def a_frozen_server() -> Iterator[Running[Any]]:
 
     with WireServer(serve) as server, server.client() as client:
         running = on(client).start(do_nothing)
-        until_in(running, "watch", ".recv_into(")
+        until_in(running, "watch", ".recv(")
         yield running
 
 
