@@ -213,8 +213,8 @@ def test_a_schema_that_takes_less_is_applied_with_one_warning_that_shows_the_dif
         "apply CustomResourceDefinition.v1.apiextensions.k8s.io/boxes.crd.example.com removes parts of the definition "
         "on the server:",
         'spec.versions[v1].spec.color: "blue" is no longer accepted',  # the server has the fields sorted
-        "spec.versions[v1].spec.size: maximum is 3, and was none",
-        "spec.versions[v1].spec.note: is gone: it is pruned from every object that is written"]
+        "spec.versions[v1].spec.note: is gone: it is pruned from every object that is written",
+        "spec.versions[v1].spec.size: maximum is 3, and was none"]
     caplog.clear()
     apply_crd(client, Box)
     assert warnings(caplog) == []
