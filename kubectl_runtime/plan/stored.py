@@ -241,7 +241,7 @@ class StoredSnapshot:
     """The fields whose values are digests, besides Secrets."""
     all_definitions: bool = True
     """Whether the CustomResourceDefinitions could be read."""
-    by_name: Mapping[str, ReadKind] = field(default_factory=dict, repr=False, compare=False)
+    by_name: Mapping[str, ReadKind] = field(init=False, repr=False, compare=False)
     """The kinds by `plural.group`."""
     redaction: Redaction | None = field(default=None, repr=False, compare=False)
     """The redaction that made the digests; None for a loaded snapshot, since the key is never saved."""

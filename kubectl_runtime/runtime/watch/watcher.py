@@ -27,7 +27,8 @@ from kubectl_runtime.core.base.guard import TellingStream, check_api, check_type
 from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.selectors import fields
-from kubectl_runtime.core.objects.partial import PartialObjectMeta
+from kubectl_runtime.core.objects.partial import PartialObjectMeta, PartialView
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.request import Named, Place
 from kubectl_runtime.core.scope import with_scope
@@ -49,6 +50,7 @@ from kubectl_runtime.runtime.watch.event import (
 )
 
 K = TypeVar("K")
+N = TypeVar("N", bound=Resource | PartialView)  # a type without None, as None is yielded for an absent object
 
 
 def watch_steps(api: Api[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
@@ -154,9 +156,9 @@ def metadata_watcher(api: Api[Any], config: WatcherConfig = DEFAULT_CONFIG, stop
     return watcher(of_metadata, config, stop, backoff=backoff, clock=clock, rng=rng)
 
 
-def watch_object(api: Api[K], name: Named, config: WatcherConfig = DEFAULT_CONFIG,
+def watch_object(api: Api[N], name: Named, config: WatcherConfig = DEFAULT_CONFIG,
                  stop: StopToken | None = None, *, backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
-                 rng: random.Random | None = None) -> Generator[K | None]:
+                 rng: random.Random | None = None) -> Generator[N | None]:
     """The object `name` as it is now, then each new version of it; None while it does not exist.
 
     No version is yielded twice, even after a lost connection. If the object was deleted and created again while the
