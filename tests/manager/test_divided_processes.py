@@ -87,7 +87,7 @@ class Cluster:
         return [*Api.all(self.client, ConfigMap).list()]
 
     def runs_since(self, at: float) -> dict[str, set[str]]:
-        """For each object: who has begun a run of it since then."""
+        """The processes that have begun a run of each object since then."""
         found: dict[str, set[str]] = {}
         for one in self.replicas:
             one.read()

@@ -421,12 +421,12 @@ def test_a_new_process_keeps_what_an_earlier_one_said_of_a_kind_without_a_status
     session = requests.Session()
     session.mount("http://", world.server.transport())
     with Client(Config(cluster_url="http://simulated"), session=session, clock=world.clock) as fresh:
-        anew = Api.namespaced(fresh, DynamicPlain, "default")
-        assert status.report(anew, anew.get("p"), ready(kind="Synced"), field_manager="m", **said)
+        renewed = Api.namespaced(fresh, DynamicPlain, "default")
+        assert status.report(renewed, renewed.get("p"), ready(kind="Synced"), field_manager="m", **said)
         found = api.get("p").to_dict()["status"]
         assert {one["type"] for one in found.pop("conditions")} == {"Ready", "Synced"}
         assert found == {key: value for key, value in {"phase": "1", **said}.items() if value is not None}
-        assert not status.report(anew, anew.get("p"), ready(), field_manager="m")
+        assert not status.report(renewed, renewed.get("p"), ready(), field_manager="m")
 
 
 def test_a_new_process_removes_a_field_of_a_kind_without_a_status(world: World) -> None:
@@ -435,8 +435,8 @@ def test_a_new_process_removes_a_field_of_a_kind_without_a_status(world: World) 
     session = requests.Session()
     session.mount("http://", world.server.transport())
     with Client(Config(cluster_url="http://simulated"), session=session, clock=world.clock) as fresh:
-        anew = Api.namespaced(fresh, DynamicPlain, "default")
-        assert status.report(anew, anew.get("p"), field_manager="m", phase=None)
+        renewed = Api.namespaced(fresh, DynamicPlain, "default")
+        assert status.report(renewed, renewed.get("p"), field_manager="m", phase=None)
     assert {*api.get("p").to_dict()["status"]} == {"conditions"}
 
 

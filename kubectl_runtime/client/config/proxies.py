@@ -126,21 +126,21 @@ def _variable(environ: Mapping[str, str], name: str) -> str | None:
 
 
 def _is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = address_of(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
 def _entry_matches(host: str, port: int, entry: str) -> bool:
     if entry == "*":
         return True
-    address = _address(host)
+    address = address_of(host)
     if "/" in entry:
         return address is not None and _in_network(address, entry)
     name, entry_port = _split_port(entry)
     if entry_port is not None and entry_port != port:
         return False
     if address is not None:
-        return _address(name) == address
+        return address_of(name) == address
     if name.startswith("*."):
         name = name[1:]
     return host.endswith(name) if name.startswith(".") else host == name or host.endswith("." + name)
@@ -156,7 +156,8 @@ def _split_port(entry: str) -> tuple[str, int | None]:
     return entry, None
 
 
-def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The IP address that `text` is, in brackets or not; None for a name."""
     try:
         return ipaddress.ip_address(text.strip("[]"))
     except ValueError:

@@ -6,7 +6,6 @@ each gets its share of the remaining time, at least 2 s.
 """
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 import threading
@@ -17,7 +16,7 @@ from typing import Any
 
 from urllib3.exceptions import LocationParseError, ProxyError
 
-from kubectl_runtime.client.config.proxies import Proxy
+from kubectl_runtime.client.config.proxies import Proxy, address_of
 from kubectl_runtime.client.http.send import Interrupt
 from kubectl_runtime.client.http.sockets import ApiSocket, remaining
 from kubectl_runtime.core.base.interpreter import ForkSafeLock, Thread, unforked
@@ -37,7 +36,7 @@ def look_up(host: str, port: int, by: float, interrupt: Interrupt) -> list[Addre
     `interrupt` ends it. Raises socket.gaierror for a name without addresses, TimeoutError, LocationParseError for an
     invalid name, ConnectionAbortedError after a stop."""
     host = host.strip("[]")
-    if _is_address(host):
+    if address_of(host) is not None:
         return _addresses(host, port)
     try:
         host.encode("idna")
@@ -61,14 +60,6 @@ def look_up(host: str, port: int, by: float, interrupt: Interrupt) -> list[Addre
         remaining(by)
         raise ConnectionAbortedError("given up before the address was known")
     return found.result()
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _addresses(host: str, port: int) -> list[Address]:

@@ -182,7 +182,7 @@ def test_a_namespace_that_is_full_comes_as_a_whole_and_goes_with_its_objects(how
 
 
 class Reader(Seen):
-    """A controller of ConfigMaps, each of which reads the Secret that its data name; `saw` has what they found."""
+    """A controller of ConfigMaps. A run reads the Secret that its ConfigMap names; `saw` has the results."""
 
     def __init__(self, simulation: Simulation, client: Client, api: Any, *, declared: bool = False) -> None:
         self.simulation, self.client = simulation, client
