@@ -12,7 +12,6 @@ from kubectl_runtime.core.base.errors import OutcomeUnknownError as OutcomeUnkno
 from kubectl_runtime.core.base.errors import RequestError as RequestError
 from kubectl_runtime.core.base.errors import RequestTimeout as RequestTimeout
 from kubectl_runtime.core.base.errors import TransportError as TransportError
-from kubectl_runtime.core.base.stop import StopToken as StopToken
 from kubectl_runtime.core.base.wire import MapKeys as MapKeys
 from kubectl_runtime.core.codec.views import strip_managed_fields as strip_managed_fields
 from kubectl_runtime.core.meta.gvk import ApiResource as ApiResource
@@ -30,6 +29,7 @@ from kubectl_runtime.core.objects.resource import Resource as Resource
 from kubectl_runtime.core.requests.params import ListParams as ListParams
 from kubectl_runtime.core.requests.params import Patch as Patch
 from kubectl_runtime.core.requests.params import PatchParams as PatchParams
+from kubectl_runtime.core.scope import StopToken as StopToken
 from kubectl_runtime.crd.conversion import Conversion as Conversion
 from kubectl_runtime.crd.customresource import CustomResource as CustomResource
 from kubectl_runtime.manager.elector import elect as elect

@@ -248,7 +248,7 @@ TOPICS = {
         "conditions": ("runtime", TOP),
         "deadline": ("runtime.wait", TOP),
         "delete_and_finalize": ("runtime.wait", TOP),
-        "StopToken": ("core.base.stop", TOP),
+        "StopToken": ("core.scope", TOP),
     },
     "watch": {
         "applied_objects": ("runtime.triggers.streams", MOVED),

@@ -42,8 +42,8 @@ from kubectl_runtime.apiserver.query import duration_error
 from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
 from kubectl_runtime.apiserver.webhooks.hooks import Hooks, NoCaller, WebhookCaller
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInfo, parse
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.meta.metav1 import parse_time
 
 _HEALTH = ("/healthz", "/livez", "/readyz")

@@ -31,9 +31,8 @@ from kubectl_runtime.apiserver.transport.http.connection import GRACE, Listener
 from kubectl_runtime.apiserver.transport.webhook_calls import Application, WebhookRouter
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.certificates.authority import Authority
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, Thread, seconds
 from kubectl_runtime.manifests.documents import Manifests, Object, read_objects
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from kubectl_runtime.apiserver.storage import ObjectTooLarge, ServedResource, Ve
 from kubectl_runtime.apiserver.webhooks.calls import still
 from kubectl_runtime.apiserver.webhooks.chain import NOT_ON_CREATE, admitted, approved, shown
 from kubectl_runtime.apiserver.webhooks.review import CREATE, UPDATE
-from kubectl_runtime.core.codec.sameness import json_copy, same_json
+from kubectl_runtime.core.codec.jsonbytes import json_copy, same_json
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]

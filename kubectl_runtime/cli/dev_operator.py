@@ -18,7 +18,7 @@ from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.run_options import Order
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Thread
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.crd.customresource import CustomResource, definitions_of
 from kubectl_runtime.manager.manager import Manager

@@ -21,10 +21,10 @@ from kubectl_runtime.cli.run_options import FLAGS, RunOptions, set_up_logs
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import SERVICE_ACCOUNT_ORIGIN, Config, NotConfiguredError
 from kubectl_runtime.client.http.layers import Stack
-from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger
 from kubectl_runtime.core.base.observer import Observer, together
+from kubectl_runtime.core.base.threads import seconds
 from kubectl_runtime.manager.leases import LeaderElection
 from kubectl_runtime.manager.manager import DEBUG, SERVE, Manager, ManagerDefaults, manager_defaults
 from kubectl_runtime.runtime.controller.controller import BoundController

@@ -29,7 +29,7 @@ from kubectl_runtime.cli.places import CommandError
 from kubectl_runtime.cli.top_screen import RED, Screen, joined
 from kubectl_runtime.client.config.proxies import is_loopback_url
 from kubectl_runtime.core.base.errors import text_of
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Thread
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.runtime.observe.debug import VERSION, DebugState

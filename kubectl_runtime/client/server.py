@@ -24,7 +24,7 @@ import msgspec
 from kubectl_runtime.client.http.retry import KindNotServedError, subresource_not_served
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.threads import ForkSafeLock
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.gvk import (
     ApiResource,

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, cast, overload
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.wire import decoder_of
-from kubectl_runtime.core.codec.sameness import json_copy, same_json
+from kubectl_runtime.core.codec.jsonbytes import json_copy, same_json
 from kubectl_runtime.core.meta.gvk import split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError
 from kubectl_runtime.core.objects.declare import codecs_of

@@ -30,7 +30,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.codec.views import MISSING
 from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.declare import attributes_of, hints_of

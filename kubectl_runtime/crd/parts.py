@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, TemplateMeta
 from kubectl_runtime.schema.definitions import OBJECT_META, QUANTITY, RAW_EXTENSION, definitions, descriptions
 

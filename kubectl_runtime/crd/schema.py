@@ -39,11 +39,11 @@ from uuid import UUID
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.interpreter import annotations_of
 from kubectl_runtime.core.base.plain import Omit, defaults_of, to_plain
 from kubectl_runtime.core.base.wire import (
     NumberAsText,
     alternatives,
+    annotations_of,
     field_types,
     hashable,
     is_model,

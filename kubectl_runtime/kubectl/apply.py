@@ -26,11 +26,11 @@ from typing import Any, TextIO, TypeVar
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.retry import KindNotServedError
-from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.codec.sameness import equal_json
+from kubectl_runtime.core.base.threads import Duration
+from kubectl_runtime.core.codec.jsonbytes import equal_json
 from kubectl_runtime.core.requests.params import DeleteParams, PatchParams
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.kubectl.manifest_run import Item, ManifestRun, Placed, first_ones, other_ones
 from kubectl_runtime.kubectl.readiness import gone, is_active, is_established, missing_of
 from kubectl_runtime.kubectl.report import ManifestAction, ManifestOutcome, ManifestReport

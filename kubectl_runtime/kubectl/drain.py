@@ -28,16 +28,16 @@ from typing import Any
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.retry import KindNotServedError
-from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, Status, message_of
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock, Duration, period_of
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.core.meta.selectors import LabelSelection
 from kubectl_runtime.core.objects.partial import DynamicObject
 from kubectl_runtime.core.requests.params import ListParams, Preconditions
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee
+from kubectl_runtime.core.scope import StopToken
 
 log = guarded_logger(__name__)
 

@@ -18,7 +18,6 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.discovery import Discovery
 from kubectl_runtime.client.server import ServedKind
-from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import (
     AuthError,
     DiscoveryError,
@@ -28,9 +27,10 @@ from kubectl_runtime.core.base.errors import (
     error_behind,
 )
 from kubectl_runtime.core.base.guard import mapping
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, period_of
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, ObjectRef, Scope
 from kubectl_runtime.core.objects.partial import DynamicObject
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.kubectl.readiness import Wait, await_all
 from kubectl_runtime.kubectl.report import ManifestAction, ManifestOutcome, ManifestReport, ManifestsFailed, Progress
 from kubectl_runtime.manifests.documents import Manifests, read_objects

@@ -24,8 +24,8 @@ from typing import Any
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import condition_of, holds, items_of, mapping, number_of, part_of
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, ObjectRef
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.kubectl.report import Progress
 from kubectl_runtime.runtime.apply_crd import TimeLeft
 from kubectl_runtime.runtime.conditions import (

@@ -47,12 +47,10 @@ from typing import Self
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.http.middleware import Call
 from kubectl_runtime.client.http.send import Fence
-from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import described, guarded, guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import time_left
+from kubectl_runtime.core.base.threads import Clock, Duration, Thread, renewed_in_children, seconds
+from kubectl_runtime.core.scope import StopToken, time_left
 from kubectl_runtime.manager.lease_machine import LeaseState, Phase, Rules, expired, step
 from kubectl_runtime.manager.leases import (
     Action,

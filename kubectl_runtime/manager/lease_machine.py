@@ -48,7 +48,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 
-from kubectl_runtime.core.base.clock import seconds
+from kubectl_runtime.core.base.threads import seconds
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 from kubectl_runtime.manager.leases import (
     JITTER,

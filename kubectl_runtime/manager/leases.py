@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from kubectl_runtime.client.http.retry import KindNotServedError
-from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, error_behind
 from kubectl_runtime.core.base.guard import check_callback, check_client, check_type, described, guarded_logger
+from kubectl_runtime.core.base.threads import Clock, Duration, seconds
 from kubectl_runtime.core.meta.gvk import api_resource_of
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import check_flags

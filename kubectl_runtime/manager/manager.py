@@ -21,11 +21,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Duration, duration_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_callback
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, duration_of
 from kubectl_runtime.core.requests.params import check_flag
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.manager.elector import LeaderLock, elect
 from kubectl_runtime.manager.leases import LeaderElection
 from kubectl_runtime.manager.members import ControllerMember, Member, RunnableMember

@@ -21,11 +21,10 @@ from functools import partial
 from typing import Any
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import Home, guarded_logger, not_awaitable
-from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock, Thread, seconds
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.manager.elector import LeaderLock
 from kubectl_runtime.manager.serving import LEAST_SECONDS
 from kubectl_runtime.manager.sharder import Sharder

@@ -28,11 +28,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, Thread, seconds
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.manager.elector import LeaderLock, NotLeaderError
 from kubectl_runtime.manager.members import ABORT_GRACE, LeadershipLost, Member, ShardMembership
 from kubectl_runtime.manager.serving import LEAST_SECONDS, Checks, Server, ServerGroup

@@ -11,11 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_callback, described, guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import observe_too, parts_of
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Duration, Thread
 from kubectl_runtime.runtime.lifecycle.lifecycle import ShutdownLog, stack_of
 from kubectl_runtime.runtime.observe.debug import Debugged, DebugPage, Traffic
 from kubectl_runtime.runtime.observe.health import HealthServer, Scraped

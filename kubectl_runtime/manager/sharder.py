@@ -46,14 +46,12 @@ from math import inf
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Thread, renewed_in_children, seconds
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
-from kubectl_runtime.core.scope import current_scope
+from kubectl_runtime.core.scope import StopToken, current_scope
 from kubectl_runtime.manager.elector import only_while_leading
 from kubectl_runtime.manager.lease_machine import Phase as LeasePhase
 from kubectl_runtime.manager.lease_machine import held_until

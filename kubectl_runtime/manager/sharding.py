@@ -28,9 +28,9 @@ from math import inf
 from struct import Struct
 from typing import TypeAlias, get_args
 
-from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import Duration
 from kubectl_runtime.core.requests.request import checked_label
 from kubectl_runtime.manager.leases import Answer, LeaderElection, LeaseRecord, Request, Tick, Wait
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan

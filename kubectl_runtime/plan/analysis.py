@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kubectl_runtime.apiserver.storage import Version
-from kubectl_runtime.core.codec.sameness import equal_json
+from kubectl_runtime.core.codec.jsonbytes import equal_json
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.kubectl.apply import comparable, difference
 from kubectl_runtime.plan.report import STARS, Change, FieldChange, Hidden, Plan, Problem

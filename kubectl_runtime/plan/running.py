@@ -32,9 +32,9 @@ from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import ProcessEnded
+from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects

@@ -31,7 +31,7 @@ from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.base.wire import converted, decoded
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 

@@ -18,15 +18,15 @@ import msgspec
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.guard import condition_of
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock, Duration, period_of
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, problem_of
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.crd.compare import Loss, losses
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import CustomResourceDefinition

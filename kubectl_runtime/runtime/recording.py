@@ -71,10 +71,9 @@ import msgspec
 
 from kubectl_runtime.certificates.bundles import create_private, refuse_special
 from kubectl_runtime.client.api.client import Exchanged
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard, described, guarded, guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
+from kubectl_runtime.core.base.threads import Clock, Thread, renewed_in_children
 from kubectl_runtime.core.base.wire import decoded, decoder_of
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.metav1 import format_time

@@ -53,10 +53,10 @@ from kubectl_runtime.core.base.errors import (
     is_lost_race,
 )
 from kubectl_runtime.core.base.guard import condition_of, guarded_logger, mapping, part_of
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.base.threads import ForkSafeLock
 from kubectl_runtime.core.base.wire import field_types, is_model, record_in, wire_names
-from kubectl_runtime.core.codec.sameness import equal_json
+from kubectl_runtime.core.codec.jsonbytes import equal_json
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.metav1 import Condition, set_condition

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.http.retry import KindNotServedError, is_about_the_uid
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError, Status
 from kubectl_runtime.core.base.guard import (
     check_api,
@@ -33,8 +32,7 @@ from kubectl_runtime.core.base.guard import (
     is_current,
     not_awaitable,
 )
-from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, Thread, period_of
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.selectors import fields
@@ -44,7 +42,7 @@ from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import DeleteParams, ListParams, Preconditions
 from kubectl_runtime.core.requests.request import Named, object_name
 from kubectl_runtime.core.requests.rights import foresee
-from kubectl_runtime.core.scope import calls_also_obey, scoped_stop
+from kubectl_runtime.core.scope import FirstOf, StopToken, calls_also_obey, scoped_stop
 from kubectl_runtime.runtime.conditions import Condition, NeverReady, OfExisting, is_deleted, name_of, why_never
 from kubectl_runtime.runtime.watch.backoff import FailureLog, WatchTarget, backoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig

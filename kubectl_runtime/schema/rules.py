@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_runtime.core.base.errors import MissingExtra
-from kubectl_runtime.core.codec.sameness import same_json
+from kubectl_runtime.core.codec.jsonbytes import same_json
 from kubectl_runtime.schema import cel, celcost, validation
 from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.celtypes import Converter

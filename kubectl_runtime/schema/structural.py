@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.schema import validation
 from kubectl_runtime.schema.formats import is_known
 from kubectl_runtime.schema.patterns import PatternError, compiled

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kubectl_runtime.core.codec.sameness import same_json
+from kubectl_runtime.core.codec.jsonbytes import same_json
 from kubectl_runtime.schema.formats import known_format, number_fits, text_fits, type_fault, wanted_type
 from kubectl_runtime.schema.patterns import PatternError, compiled
 

@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.server import DEFAULT_CONTROLLERS, ApiServer
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
+from kubectl_runtime.core.base.threads import MAIN_THREAD_WAIT
 from kubectl_runtime.testing.asking import duration, feature_gates, service_address
 
 

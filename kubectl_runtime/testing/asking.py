@@ -23,8 +23,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.meta.metav1 import GoDuration
 from kubectl_runtime.core.objects.resource import Resource
 

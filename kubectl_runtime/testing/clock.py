@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.threads import Duration, seconds
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The date at which simulated time begins."""

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.selectors import Selector

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 
 import msgspec
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError, StatusCause, did_you_mean
+from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES

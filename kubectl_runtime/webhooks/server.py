@@ -37,14 +37,12 @@ from typing import TYPE_CHECKING, Any
 from kubectl_runtime.certificates.bundles import certificates_in
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger, pass_interrupt
-from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, is_heard, together
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, Thread, period_of, seconds
 from kubectl_runtime.core.requests.rights import Right
-from kubectl_runtime.core.scope import calls_obey
+from kubectl_runtime.core.scope import StopToken, calls_obey
 from kubectl_runtime.resources import CustomResourceDefinition
 from kubectl_runtime.runtime.observe.listener import ListenAddress, Listener
 from kubectl_runtime.runtime.watch.watcher import watch_object

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 from kubectl_runtime.certificates.authority import HOSTS, Authority, Certificate
 from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.client.config.checks import FollowedFile
-from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError, RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.threads import Clock, seconds
 
 log = guarded_logger(__name__)
 

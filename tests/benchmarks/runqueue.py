@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, RetryRateLimit, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler

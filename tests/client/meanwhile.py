@@ -4,7 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from kubectl_runtime.core.base.clock import SystemClock
+from kubectl_runtime.core.base.threads import SystemClock
 
 
 class Meanwhile(SystemClock):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.codec.sameness import MOST_REMEMBERED, equal_json, json_copy, remembers_good, same_json
+from kubectl_runtime.core.codec.jsonbytes import MOST_REMEMBERED, equal_json, json_copy, remembers_good, same_json
 
 
 @pytest.mark.parametrize(("first", "second", "same", "equal"), [

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import kubectl_runtime
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Thread
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.scope import RunScope, Trace, current_scope, enter_scope, leave_scope
 from kubectl_runtime.runtime.logs import RunFilter

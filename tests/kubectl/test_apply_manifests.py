@@ -13,9 +13,9 @@ import pytest
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, RequestError, TransportError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import Patch
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.kubectl.apply import apply_manifests, delete_manifests
 from kubectl_runtime.kubectl.manifest_run import read_set

@@ -20,7 +20,7 @@ from configmapgen_controller import ConfigMapGenerator, Generate, controller
 
 from kubectl_runtime import Action, Client, Context, LeaderElection, Manager
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.errors import LeadershipLost
 
 

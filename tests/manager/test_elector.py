@@ -13,8 +13,8 @@ import requests
 from kubectl_runtime import Api, Client, Config, LeaderElection, Manager, Patch, RequestError, StopToken, elect
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
-from kubectl_runtime.core.base.clock import SystemClock
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
+from kubectl_runtime.core.base.threads import SystemClock
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.elector import LeaderLock, only_while_leading

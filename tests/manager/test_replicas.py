@@ -25,7 +25,7 @@ from configmapgen_controller import ConfigMapGenerator
 
 from kubectl_runtime import Api, Client, apply_crd
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.resources import ConfigMap
 
 ROOT = Path(__file__).parents[2]

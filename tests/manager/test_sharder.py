@@ -20,7 +20,7 @@ from kubectl_runtime import Action, Api, Client, Context, Controller, LeaderElec
 from kubectl_runtime.apiserver.server import ApiServer
 from kubectl_runtime.cli.main import main as run_command
 from kubectl_runtime.cli.top_screen import numbers
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Thread
 from kubectl_runtime.errors import NotLeaderError
 from kubectl_runtime.manager.leases import Failed
 from kubectl_runtime.manager.running import RunningManager

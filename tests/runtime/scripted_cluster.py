@@ -19,7 +19,7 @@ from requests.adapters import BaseAdapter
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource

@@ -17,8 +17,8 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests.params import Patch
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.crd.customresource import CustomResource, merge_crds
 from kubectl_runtime.resources import ConfigMap, CustomResourceDefinition
 from kubectl_runtime.runtime.apply_crd import DowngradeError, apply_crd

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Action, Api, Client, Context, Controller
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer, eventually
 from kubectl_runtime.watch import WatchBackoff, WatcherConfig

@@ -95,7 +95,7 @@ def test_the_watchman_sees_what_is_held() -> None:
     assert held_locks() == []
     with token._lock:
         [origin] = held_locks()
-        assert origin.startswith("core/base/stop.py:")
+        assert origin.startswith("core/scope.py:")
     assert held_locks() == []
 
 

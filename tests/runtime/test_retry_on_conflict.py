@@ -21,9 +21,9 @@ from kubectl_runtime.core.base.errors import (
     is_lost_race,
     is_lost_test,
 )
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.requests.params import Patch, PostParams
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.resources import ConfigMap, Deployment, LimitRange, PersistentVolumeClaim, ResourceQuota
 from kubectl_runtime.runtime.retry import ConflictBackoff, create_or_update, retry_on_conflict

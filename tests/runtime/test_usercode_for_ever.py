@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import pytest
 
 from kubectl_runtime.core.base.observer import Observer
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context

@@ -17,9 +17,9 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import ApiError, RequestError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.requests.params import DeleteParams, Patch
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap, Job, Namespace, Pod
 from kubectl_runtime.runtime import conditions
 from kubectl_runtime.runtime.conditions import Described, NeverReady, job_failure

@@ -28,7 +28,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from kubectl_runtime import Action, Api, Client, Context, Controller, ObjectRef, Recorder, WatcherConfig, watch_store
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource

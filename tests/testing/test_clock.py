@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.testing.clock import EPOCH, SimClock
 
 

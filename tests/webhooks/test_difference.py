@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.codec.sameness import same_json
+from kubectl_runtime.core.codec.jsonbytes import same_json
 from kubectl_runtime.webhooks.answering import patch_between
 from tests.thoroughness import examples
 

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.observer import NO_OBSERVER
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.runtime.observe.metrics import Metrics
 from kubectl_runtime.testing import SimClock
 from kubectl_runtime.webhooks import Admission, application

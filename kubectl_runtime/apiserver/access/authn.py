@@ -19,7 +19,7 @@ from pathlib import Path
 from kubectl_runtime.apiserver.errors import unauthorized
 from kubectl_runtime.apiserver.wire import HttpRequest
 from kubectl_runtime.certificates.authority import UID_ATTRIBUTE
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 
 
 @dataclass(frozen=True, slots=True)

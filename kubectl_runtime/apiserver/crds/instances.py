@@ -28,7 +28,7 @@ from kubectl_runtime.apiserver.storage import Cluster
 from kubectl_runtime.apiserver.strategy import CUSTOM, Strategy, StrategyContext
 from kubectl_runtime.apiserver.webhooks.hooks import REVIEW_VERSIONS, PostError, Target, WebhookCaller, send
 from kubectl_runtime.core.base.errors import MissingExtra
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.objects import conversion
 from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.rules import Rules, checked_after, rules_of

@@ -20,7 +20,7 @@ from kubectl_runtime.apiserver.webhooks.calls import attempt
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.apiserver.writes import decode, refusing
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 
 
 def create(ctx: RequestContext) -> HttpResponse:

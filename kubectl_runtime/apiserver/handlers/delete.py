@@ -42,7 +42,7 @@ from kubectl_runtime.apiserver.webhooks.calls import attempt, still
 from kubectl_runtime.apiserver.webhooks.chain import admit_deletion, admit_unstored
 from kubectl_runtime.apiserver.wire import HttpResponse
 from kubectl_runtime.apiserver.writes import request_form
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import format_time
 
 Object = dict[str, Any]

@@ -13,7 +13,7 @@ from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, put_default
 from kubectl_runtime.apiserver.kinds.pod.containers import name_causes
 from kubectl_runtime.apiserver.strategy import Object
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 
 MAX_PERIOD, MAX_WINDOW = 1800, 3600  # seconds
 METRIC_TYPES = ("ContainerResource", "External", "Object", "Pods", "Resource")

@@ -41,7 +41,7 @@ from kubectl_runtime.apiserver.names import (
     port_name_errors,
     qualified_name_errors,
 )
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.quantities import value_of
 
 Object = dict[str, Any]

@@ -29,7 +29,7 @@ from typing import TypeVar
 
 from kubectl_runtime.apiserver.kubelet.rules import PodRules
 from kubectl_runtime.apiserver.kubelet.sessions import ContainerLog, ExecHandler, ForwardHandler, to_local_port
-from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.threads import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str, str, str | None]

@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.base.threads import Duration, seconds
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 
 

@@ -23,9 +23,8 @@ from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.apiserver.wire import MessageConnection
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Clock, Thread
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 
 log = guarded_logger(__name__)

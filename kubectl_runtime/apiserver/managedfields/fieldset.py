@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver.schemas import ANY, Schema
-from kubectl_runtime.core.codec.sameness import equal_json
+from kubectl_runtime.core.codec.jsonbytes import equal_json
 
 Fields = dict[str, Any]
 SELF = "."

@@ -18,7 +18,7 @@ import msgspec
 from kubectl_runtime.apiserver.encoding import NO_KEYS, Keys, may_repeat_keys, operation_keys, parse_json, parse_yaml
 from kubectl_runtime.apiserver.errors import StatusError, bad_request, bare_500, go_quoted
 from kubectl_runtime.apiserver.managedfields.typed_merge import go_value
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.manifests.scalars import whole_numbers
 
 Operation = dict[str, Any]

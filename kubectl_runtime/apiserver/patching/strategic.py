@@ -20,7 +20,7 @@ from typing import Any
 from kubectl_runtime.apiserver.errors import StatusError, bad_request
 from kubectl_runtime.apiserver.patching.json_patch import rejected
 from kubectl_runtime.apiserver.schemas import Schema
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 
 UNKNOWN = -1
 

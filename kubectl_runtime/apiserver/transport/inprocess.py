@@ -39,7 +39,7 @@ from kubectl_runtime.apiserver.transport.faults import (
 )
 from kubectl_runtime.apiserver.transport.http.reader import head, whole_head
 from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse, parse_query
-from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.threads import Clock
 
 
 class Service(Protocol):

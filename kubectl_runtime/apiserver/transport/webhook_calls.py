@@ -29,8 +29,8 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from kubectl_runtime.apiserver.webhooks.hooks import DEADLINE, HTTPS, CallFailed, Target, WebhookAnswer
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.base.version import VERSION
 
 MAX_ANSWER = 64 << 20  # bytes

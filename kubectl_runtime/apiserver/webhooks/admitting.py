@@ -34,8 +34,8 @@ from kubectl_runtime.apiserver.webhooks.review import (
     back,
     invocation,
 )
-from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.codec.sameness import same_json
+from kubectl_runtime.core.base.threads import Thread
+from kubectl_runtime.core.codec.jsonbytes import same_json
 
 Object = dict[str, Any]
 

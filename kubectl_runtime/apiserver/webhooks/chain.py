@@ -16,7 +16,7 @@ from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.policies.judging import judge
 from kubectl_runtime.apiserver.webhooks.admitting import keep_managers, mutate, validate
 from kubectl_runtime.apiserver.webhooks.review import CREATE, DELETE, attributes, is_exempt
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 
 Object = dict[str, Any]
 

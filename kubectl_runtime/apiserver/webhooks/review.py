@@ -26,7 +26,7 @@ from kubectl_runtime.apiserver.query import LabelSelector, raw_delete_options
 from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
 from kubectl_runtime.core.base.errors import MissingExtra
-from kubectl_runtime.core.codec.sameness import json_copy
+from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.objects import admission
 from kubectl_runtime.schema.cel import CelError, condition
 from kubectl_runtime.schema.cellibrary import Decide

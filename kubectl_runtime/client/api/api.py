@@ -31,9 +31,8 @@ from kubectl_runtime.client.api.pods import PodVerbs
 from kubectl_runtime.client.api.selected import NamespaceSelection, NamespaceSet, SelectedNamespaces
 from kubectl_runtime.client.api.watch import WatchEvent, WatchStream, open_watch
 from kubectl_runtime.client.http.retry import KindNotServedError
-from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import ApiError, RequestError, Status, TransportError, class_named
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, period_of, seconds
 from kubectl_runtime.core.codec.views import is_in_shard
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.metav1 import format_time, parse_time
@@ -61,6 +60,7 @@ from kubectl_runtime.core.requests.params import (
     params_or_default,
 )
 from kubectl_runtime.core.requests.request import Named, Place, Retry, object_name
+from kubectl_runtime.core.scope import StopToken
 
 K = TypeVar("K")
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import msgspec
@@ -24,10 +25,9 @@ from msgspec.structs import replace
 from kubectl_runtime.client.api.client import Client, Write
 from kubectl_runtime.client.http.retry import decode_status, is_web_page, unexpected_answer
 from kubectl_runtime.client.server import explained
-from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, RequestError, Status
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, period_of
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.codec.jsonbytes import Carried, decode_event, decode_list, decode_object
 from kubectl_runtime.core.codec.views import Record, is_in_shard
@@ -40,60 +40,53 @@ from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import ListParams, P, VersionMatch, chosen
 from kubectl_runtime.core.requests.request import NAMELESS_GROUPS, Place, Request, Retry
-from kubectl_runtime.core.scope import current_scope
+from kubectl_runtime.core.scope import StopToken, current_scope
 
 
 class Form(Protocol):
     """How objects of one kind are decoded: whole, or only their metadata. Safe to use from any thread."""
 
-    def decode_object(self, raw: bytes) -> Record:
+    def decode_object(self, raw: bytes, /) -> Record:
         """The record of one object's JSON. Raises DecodeError when the JSON does not identify an object."""
 
-    def decode_event(self, line: bytes) -> tuple[str, Carried]:
+    def decode_event(self, line: bytes, /) -> tuple[str, Carried]:
         """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
 
-    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
+    def decode_list(self, page: bytes, /) -> tuple[ListMeta, list[Record]]:
         """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
 
 
 class WholeForm:
-    """Decodes whole objects."""
+    """Decodes whole objects, by the functions of `core.codec.jsonbytes`."""
 
-    __slots__ = ("resource",)
+    __slots__ = ("decode_event", "decode_list", "decode_object")
 
     def __init__(self, resource: ApiResource) -> None:
-        self.resource = resource
-
-    def decode_object(self, raw: bytes) -> Record:
-        """The record of one object's JSON. Raises DecodeError when the JSON does not identify an object."""
-        return decode_object(raw, self.resource)
-
-    def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
-        return decode_event(line, self.resource)
-
-    def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
-        return decode_list(page, self.resource)
+        self.decode_object = partial(decode_object, resource=resource)
+        self.decode_event = partial(decode_event, resource=resource)
+        self.decode_list = partial(decode_list, resource=resource)
 
 
-class MetadataForm(WholeForm):
+class MetadataForm:
     """Decodes objects when the server sent only their metadata."""
 
-    __slots__ = ()
+    __slots__ = ("_whole",)
+
+    def __init__(self, resource: ApiResource) -> None:
+        self._whole = WholeForm(resource)
 
     def decode_object(self, raw: bytes) -> Record:
         """The record of one object's metadata. Raises DecodeError when the JSON does not identify an object."""
-        return _partial(super().decode_object(raw))
+        return _partial(self._whole.decode_object(raw))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
         """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
-        kind, carried = super().decode_event(line)
+        kind, carried = self._whole.decode_event(line)
         return kind, _partial(carried) if isinstance(carried, Record) else carried
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
         """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
-        meta, records = super().decode_list(page)
+        meta, records = self._whole.decode_list(page)
         return meta, [_partial(record) for record in records]
 
 

@@ -40,18 +40,16 @@ from kubectl_runtime.client.http.send import Fence, RateLimit, Reachability, exc
 from kubectl_runtime.client.http.sockets import TlsSource
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.client.server import Refusals, ServerVersion, ServerWarnings
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import ApiError, ConfigError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import Guard, guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock, renewed_in_children, unforked
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, extensible
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, ForkSafeLock, renewed_in_children, seconds, unforked
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.params import FieldValidation, WriteDefaults
 from kubectl_runtime.core.requests.request import Request
-from kubectl_runtime.core.scope import scoped_stop, time_left
+from kubectl_runtime.core.scope import FirstOf, StopToken, scoped_stop, time_left
 
 if TYPE_CHECKING:
     import requests

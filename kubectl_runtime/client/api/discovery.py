@@ -29,10 +29,9 @@ from kubectl_runtime.client.server import (
     path_of,
     versions_in,
 )
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, KubeError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.threads import Clock, ForkSafeLock
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, split_api_version
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.requests.request import Request, Retry, segment

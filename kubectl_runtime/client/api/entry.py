@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.api_base import ApiBase
-from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.threads import Duration
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import FieldValidation, PostParams
 from kubectl_runtime.core.requests.rights import foresee

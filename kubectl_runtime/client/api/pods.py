@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kubectl_runtime.client.api.api_base import accepted
 from kubectl_runtime.client.api.subresources import Subresources
 from kubectl_runtime.client.http.retry import is_web_page, no_api_server
-from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, period_of
 from kubectl_runtime.core.requests import pods as build
 from kubectl_runtime.core.requests import request as requests
 from kubectl_runtime.core.requests.params import (
@@ -31,6 +30,7 @@ from kubectl_runtime.core.requests.params import (
 )
 from kubectl_runtime.core.requests.pods import AttachParams, LogParams
 from kubectl_runtime.core.requests.request import Named, Request
+from kubectl_runtime.core.scope import StopToken
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.streaming.forwarding import LocalPort, PortForward

@@ -16,8 +16,8 @@ import msgspec
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
-from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import ApiError, DiscoveryError, KubeError, RequestError, Status
+from kubectl_runtime.core.base.threads import Duration, period_of
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, api_resource_of

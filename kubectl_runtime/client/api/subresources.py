@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from kubectl_runtime.client.api.api_base import ApiBase
-from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.threads import Duration
 from kubectl_runtime.core.base.wire import Sent
 from kubectl_runtime.core.codec.views import plain_object
 from kubectl_runtime.core.meta.metav1 import Part

@@ -19,11 +19,11 @@ from kubectl_runtime.client.http.retry import decode_status, unexpected_answer
 from kubectl_runtime.client.http.sockets import LARGEST_OBJECT, LineSplitter
 from kubectl_runtime.core.base.errors import RequestTimeout, Status, TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.jsonbytes import Bookmark, Carried
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.problems import DecodeError, is_json
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.scope import StopToken
 
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client

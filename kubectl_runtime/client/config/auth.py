@@ -36,12 +36,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from kubectl_runtime.client.config.secrets import Secret, SecretBytes, reading_problem, secret, secret_file
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock, Thread
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
-from kubectl_runtime.core.scope import scoped_stop
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, ForkSafeLock, Thread
+from kubectl_runtime.core.scope import FirstOf, StopToken, scoped_stop
 
 log = guarded_logger(__name__)
 

@@ -28,12 +28,11 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Renewal, beare
 from kubectl_runtime.client.config.checks import checked_url
 from kubectl_runtime.client.config.proxies import environment_proxy, is_loopback_url, without_password
 from kubectl_runtime.client.config.secrets import MOST_BYTES, Secret, reading_problem, secret_file
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
-from kubectl_runtime.core.base.interpreter import unforked
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, unforked
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.scope import StopToken
 
 PROVIDERS = ("oidc", "gcp")
 """The supported providers; the official client has no others either."""

@@ -25,7 +25,7 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.config.secrets import SecretBytes, fault_of, reading_problem, secret_file
 from kubectl_runtime.core.base.errors import ConfigError, RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.threads import ForkSafeLock
 
 
 @dataclass(frozen=True)

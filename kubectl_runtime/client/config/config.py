@@ -39,9 +39,9 @@ from kubectl_runtime.client.config.secrets import (
     secret_fields,
     secret_file,
 )
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import AuthError, ConfigError, RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, seconds
 
 if TYPE_CHECKING:
     # The imports for kubeconfigs are made when one is loaded: a program in a Pod never loads one.

@@ -31,11 +31,11 @@ from kubectl_runtime.client.config.auth import ClientCertificate, Renewal, beare
 from kubectl_runtime.client.config.checks import check_identity
 from kubectl_runtime.client.config.kubeconfig import Exec, explained
 from kubectl_runtime.client.config.secrets import Secret, reading_problem, secret_file
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.wire import converted, decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.manifests.documents import read_text
 
 RUN_TIMEOUT = 60.0

@@ -38,10 +38,9 @@ from kubectl_runtime.client.http.middleware import (
 from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.client.http.send import RateLimit, limiting
 from kubectl_runtime.client.http.wire_rules import WireRules
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.observer import Observer, is_heard
+from kubectl_runtime.core.base.threads import Clock, ForkSafeLock
 
 T = TypeVar("T")
 

@@ -39,15 +39,13 @@ from kubectl_runtime.client.config.checks import Impersonation
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.config.secrets import as_sent, fault_of, secret, secret_headers
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure, RetryPolicy, deleted_before, failure_of
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import ConfigError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, ForkSafeLock
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.core.requests.request import Request, Retry
-from kubectl_runtime.core.scope import calls_obey, scoped_cut
+from kubectl_runtime.core.scope import FirstOf, StopToken, calls_obey, scoped_cut
 
 if TYPE_CHECKING:
     from requests.models import Response

@@ -36,7 +36,6 @@ from http import HTTPStatus
 import msgspec
 
 from kubectl_runtime.core.base.backoff import Backoff
-from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import (
     ApiError,
     AuthError,
@@ -51,6 +50,7 @@ from kubectl_runtime.core.base.errors import (
     WriteTimeout,
     reason_of,
 )
+from kubectl_runtime.core.base.threads import Duration
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource

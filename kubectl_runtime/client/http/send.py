@@ -45,12 +45,10 @@ import msgspec
 from kubectl_runtime.client.config.config import UNLIMITED, Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
-from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.errors import ConfigError, RequestTimeout, TransportError
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.observer import Together
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import current_scope, scoped_cut
+from kubectl_runtime.core.base.threads import Clock, ForkSafeLock, seconds
+from kubectl_runtime.core.scope import StopToken, current_scope, scoped_cut
 
 PROBE_SECONDS = 5.0
 """The least seconds between two attempts to reach a server that is away."""

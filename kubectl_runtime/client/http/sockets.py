@@ -23,7 +23,7 @@ from kubectl_runtime.client.config.auth import ClientCertificate
 from kubectl_runtime.client.config.checks import FollowedFile, check_identity, use_identity
 from kubectl_runtime.core.base.errors import ConfigError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.threads import ForkSafeLock
 
 _PIECE = 1 << 16
 _RECORD = 1 << 14

@@ -27,10 +27,9 @@ from contextlib import suppress
 from typing import Self
 
 from kubectl_runtime.client.streaming.process import Channels
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError, TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Duration, Thread, seconds
 
 
 class ForwardedPort:

@@ -26,7 +26,6 @@ import msgspec
 
 from kubectl_runtime.client.streaming.logs import decoded_lines
 from kubectl_runtime.client.streaming.websocket import WebSocket
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import (
     ApiError,
     DiscoveryError,
@@ -37,6 +36,7 @@ from kubectl_runtime.core.base.errors import (
     TransportError,
 )
 from kubectl_runtime.core.base.guard import guarded_logger
+from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.base.wire import decoded
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, is_json
 from kubectl_runtime.core.requests.pods import AttachParams

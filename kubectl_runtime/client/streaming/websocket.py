@@ -42,12 +42,11 @@ from requests.models import Response
 from websocket import ABNF, WebSocketException, frame_buffer
 
 from kubectl_runtime.client.http.sockets import TlsInTls
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 from kubectl_runtime.core.base.guard import guarded_logger, printable
-from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Thread
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.scope import StopToken
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 

@@ -78,10 +78,9 @@ from kubectl_runtime.client.wire.streams import (
     whole_body,
 )
 from kubectl_runtime.client.wire.transport_errors import transport_error
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ConfigError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.threads import Clock, ForkSafeLock
 
 KEEPALIVE_IDLE = 30
 """Seconds of silence before the first keepalive probe; probes follow every 10 s, and the connection is dead after 3

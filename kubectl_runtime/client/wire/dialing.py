@@ -19,7 +19,7 @@ from urllib3.exceptions import LocationParseError, ProxyError
 from kubectl_runtime.client.config.proxies import Proxy, address_of
 from kubectl_runtime.client.http.send import Interrupt
 from kubectl_runtime.client.http.sockets import ApiSocket, remaining
-from kubectl_runtime.core.base.interpreter import ForkSafeLock, Thread, unforked
+from kubectl_runtime.core.base.threads import ForkSafeLock, Thread, unforked
 
 Options = Sequence[tuple[int, int, int | bytes]]
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]

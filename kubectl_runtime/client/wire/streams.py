@@ -38,11 +38,11 @@ from requests.models import Response
 from kubectl_runtime.client.http.middleware import Call
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.client.http.sockets import LARGEST_OBJECT
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError, text_of
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.requests.request import Request
+from kubectl_runtime.core.scope import StopToken
 
 LONGEST_LINE = 1 << 16
 """The most bytes of a size line, and of a trailer; a longer one is not HTTP."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.threads import Duration, seconds
 
 
 class Chance(Protocol):

@@ -40,9 +40,14 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, TypeAlias, TypeVar
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
-from kubectl_runtime.core.base.interpreter import ForkSafeLock, signature_of
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, ForkSafeLock
+
+_SIGNATURE_FORMAT: dict[str, Any] = {}
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    _SIGNATURE_FORMAT = {"annotation_format": Format.FORWARDREF}
 
 Line: TypeAlias = Callable[[], None]
 """Writes one line of the log, in the thread that calls it."""
@@ -345,6 +350,12 @@ class Home:
         os._exit(status & 0xff)
 
 
+def signature_of(function: Any) -> inspect.Signature:
+    """The parameters of a callable, also when an annotation has a name that does not exist yet. Raises TypeError for
+    anything else, ValueError when Python does not know them (some built-in functions)."""
+    return inspect.signature(function, **_SIGNATURE_FORMAT)
+
+
 def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False) -> str | None:
     """Why a user's function cannot be called with these arguments; None when it can, or when its signature is unknown
     (some built-in functions). `may_yield`: its result is iterated."""
@@ -483,3 +494,15 @@ def closing_source(source: Iterable[Any]) -> Iterator[None]:
         close = getattr(source, "close", None)
         if close is not None:
             close()
+
+
+def failed_attribute(obj: Any, name: str) -> None:
+    """For a `__getattr__`: raise the error of a property (or another descriptor of the class) called `name`.
+
+    Python calls `__getattr__` after such an AttributeError too, and drops the error; it is computed again for its text.
+    """
+    for cls in type(obj).__mro__:
+        if name in cls.__dict__:
+            if hasattr(found := cls.__dict__[name], "__get__"):
+                found.__get__(obj, type(obj))
+            return

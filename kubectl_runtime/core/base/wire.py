@@ -19,6 +19,8 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import sys
 import threading
 import types
 import typing
@@ -34,7 +36,13 @@ import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.interpreter import renewed_in_children
+from kubectl_runtime.core.base.threads import renewed_in_children
+
+_FORMAT: dict[str, Any] = {}
+if sys.version_info >= (3, 14):
+    from annotationlib import Format
+
+    _FORMAT = {"format": Format.FORWARDREF}
 
 
 class MapKeys:
@@ -92,6 +100,17 @@ def camel(name: str) -> str:
         return name
     first, *rest = name.strip("_").split("_")
     return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def annotations_of(cls: type) -> dict[str, Any]:
+    """Name -> annotation, of the class itself without its bases: a type, text, or a `ForwardRef`. A new dict.
+
+    It also works when a name in an annotation does not exist yet. Until Python 3.13 an annotation is a value, or text
+    under `from __future__ import annotations`. From 3.14 on it is evaluated on access, which raises NameError for a
+    name that comes later in the module or exists only for type checkers: here such an annotation becomes a
+    `ForwardRef`, which `typing.get_type_hints` resolves later.
+    """
+    return inspect.get_annotations(cls, **_FORMAT)
 
 
 def is_record_type(cls: Any) -> bool:

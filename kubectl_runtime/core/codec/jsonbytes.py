@@ -27,21 +27,31 @@ objects of one owner are neighbours.
 Encoding raises RequestError with the path for values that JSON cannot carry or would silently change: NaN and the
 infinities (null), bytes (base64), times without a time zone, spans of time (`PT5S`). A declared field type decides the
 form.
+
+`same_content` compares two records of one object and version, for cases where an equal version proves nothing. Bytes
+are compared from `"metadata"` on, since a list's items lack kind and apiVersion and a watch line has an envelope; if
+the bytes differ, or other keys come first, they are compared decoded, without kind and apiVersion. Views are compared
+as JSON.
+
+Python's ``==`` is wrong for JSON (1 == True). Copies and equality use the encoded text: encoding and decoding by
+msgspec is several times faster than a walk in Python.
 """
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time
-from functools import lru_cache
-from typing import Any, TypeAlias, TypeVar
+from functools import lru_cache, wraps
+from hashlib import blake2b
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.base.errors import RequestError, Status
 from kubectl_runtime.core.base.plain import Omit, finite, to_plain
-from kubectl_runtime.core.base.wire import TextValue, check_undeclared, converted, decoder_of
+from kubectl_runtime.core.base.wire import TextValue, check_undeclared, converted, decoder_of, to_text
 from kubectl_runtime.core.codec import salvage
 from kubectl_runtime.core.codec.lineage import Kept, Lineage, View
 from kubectl_runtime.core.codec.salvage import initial_events_end
@@ -56,6 +66,16 @@ LONG = 2048
 
 _KEY = b',"managedFields":['
 _END = b']},"'
+
+MOST_REMEMBERED = 1000
+"""Values of each check that `remembers_good` remembers."""
+
+_encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder().decode
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def head_of_object(raw: bytes, resource: ApiResource) -> bytes:
@@ -251,8 +271,6 @@ def _broken_page(page: bytes, resource: ApiResource, failure: Exception) -> tupl
         raise DecodeError(None, "$.metadata", f"not a list of {resource.full_name}: {error}") from None
 
 
-T = TypeVar("T")
-
 REMEMBERED = 1024
 """The most different labels, and lists of owners or finalizers, that are remembered. Each is small."""
 
@@ -414,3 +432,121 @@ def _merged_view(received: Any, view: Any, codec: ViewCodec, record: Record, kep
     merged = merge(received, shown, now, path, codec.hint, lineage)
     rearranged += lineage.rearranged
     return merged
+
+
+def json_copy(value: T) -> T:
+    """A copy that shares no dict and no list with the value."""
+    if not isinstance(value, dict | list):
+        return value
+    copied: T = _decode(_encode(value))
+    return copied
+
+
+def same_json(first: Any, second: Any) -> bool:
+    """Whether two values are the same JSON, ignoring the order of keys: 1 is neither true nor 1.0."""
+    if first != second:
+        return False
+    return _encode(first) == _encode(second) or _encode_sorted(first) == _encode_sorted(second)
+
+
+def equal_json(first: Any, second: Any) -> bool:
+    """Whether two values are equal by the rules of field ownership: 1 is not true, but it is 1.0."""
+    if first != second:
+        return False
+    return _encode(first) == _encode(second) or _same_booleans(first, second)
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+MISSING = _Missing()
+"""Stands for the absent value when only one of two values has a key or item."""
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes, outermost first."""
+
+
+def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
+    """Where two JSON values differ: each path, with both values there (`MISSING` for none). 1 is neither true nor 1.0.
+    Lists of equal length are compared item by item, others differ as a whole. The keys of `one` come first, in its
+    order, then the keys that only `other` has."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            yield from differences(one.get(key, MISSING), other.get(key, MISSING), (*path, key))
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from differences(left, right, (*path, index))
+    elif type(one) is not type(other) or one != other:
+        yield path, one, other
+
+
+def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:
+    """Makes a check skip JSON values in which it recently found nothing: objects from one template are equal except for
+    their names, and some checks are slow.
+
+    The check must depend on its arguments alone, change none of them, and its further arguments must be hashable.
+    """
+    good: set[Any] = set()
+
+    @wraps(check)
+    def answer(value: Any, /, *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        key = (blake2b(_encode(value), digest_size=16).digest(), args, *kwargs.items())
+        if key in good:
+            return []
+        found = check(value, *args, **kwargs)
+        if not found:
+            if len(good) >= MOST_REMEMBERED:
+                good.clear()
+            good.add(key)
+        return found
+
+    return answer
+
+
+def _same_booleans(first: Any, second: Any) -> bool:
+    """Whether two values that are equal in Python have their booleans in the same places."""
+    if isinstance(first, dict):
+        return all(_same_booleans(child, second[key]) for key, child in first.items())
+    if isinstance(first, list):
+        return all(map(_same_booleans, first, second))
+    return isinstance(first, bool) == isinstance(second, bool)
+
+
+_S = rb"\s*"
+_TYPE = rb'(?:"(?:kind|apiVersion)"%b:%b"[^"\\]*"%b,%b)*' % (_S, _S, _S, _S)
+_BARE = re.compile(rb'%b\{%b%b(?="metadata")' % (_S, _S, _TYPE))
+_ENVELOPED = re.compile(rb'%b\{%b"type"%b:%b"[A-Z]+"%b,%b"object"%b:%b\{%b%b(?="metadata")' % (*(_S,) * 9, _TYPE))
+
+
+def same_content(old: Record, new: Record) -> bool:
+    """Whether both have the same content. If one of the records cannot be read, only equal bytes count as the same."""
+    if old.view is not None or new.view is not None:
+        return _view_json(old) == _view_json(new)
+    before, after = _from_metadata(old), _from_metadata(new)
+    if before is not None and before == after:
+        return True
+    try:
+        return same_json(_plain(old), _plain(new))
+    except DecodeError:
+        return old.raw == new.raw
+
+
+def _view_json(record: Record) -> bytes | None:
+    return None if record.view is None else msgspec.json.encode(record.view, enc_hook=to_text)
+
+
+def _from_metadata(record: Record) -> bytes | None:
+    """The object's bytes from `"metadata"` on; None when it does not begin with that."""
+    raw = record.raw
+    found = (_ENVELOPED if record.enveloped else _BARE).match(raw)
+    if found is None:
+        return None
+    rest = raw[found.end():].rstrip()
+    return rest[:-1].rstrip() if record.enveloped else rest
+
+
+def _plain(record: Record) -> dict[str, Any]:
+    plain = plain_object(record.raw, record.enveloped, record.ref)
+    return {key: value for key, value in plain.items() if key not in ("kind", "apiVersion")}

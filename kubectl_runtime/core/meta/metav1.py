@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, Self
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, did_you_mean
-from kubectl_runtime.core.base.interpreter import failed_attribute
+from kubectl_runtime.core.base.guard import failed_attribute
 from kubectl_runtime.core.base.plain import Omit, to_plain
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.base.wire import MapKeys, TextValue, camel, converted, pydantic_schema
 
 _made: Any = msgspec.StructMeta.__call__

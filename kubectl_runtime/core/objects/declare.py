@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kubectl_runtime.core.base.interpreter import annotations_of
-from kubectl_runtime.core.base.wire import camel
+from kubectl_runtime.core.base.wire import annotations_of, camel
 from kubectl_runtime.core.codec.views import MISSING, ViewCodec
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
-from kubectl_runtime.core.base.interpreter import failed_attribute
+from kubectl_runtime.core.base.guard import failed_attribute
 from kubectl_runtime.core.base.plain import namespace_or_none
 from kubectl_runtime.core.base.wire import camel, converted, decoder_of, field_types
 from kubectl_runtime.core.codec.jsonbytes import Carried, decode_event, decode_object, share, split_page

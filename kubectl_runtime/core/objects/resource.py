@@ -31,7 +31,7 @@ import msgspec
 import msgspec.structs
 
 from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, class_named, did_you_mean
-from kubectl_runtime.core.base.interpreter import failed_attribute
+from kubectl_runtime.core.base.guard import failed_attribute
 from kubectl_runtime.core.base.plain import namespace_or_none
 from kubectl_runtime.core.base.wire import camel, decoded
 from kubectl_runtime.core.codec.jsonbytes import decode_object, encode_plain, identified, new_object, written_back

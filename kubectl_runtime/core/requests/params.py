@@ -14,8 +14,8 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 import msgspec
 from msgspec.structs import force_setattr, replace
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import PartialObjectError, RequestError
+from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.codec.jsonbytes import identified
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.models import from_model, is_model

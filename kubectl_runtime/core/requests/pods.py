@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
+from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.requests.params import DeleteParams, check_flag, check_flags
 from kubectl_runtime.core.requests.request import Named, Place, Request, Retry, create, object_name

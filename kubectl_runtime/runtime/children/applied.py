@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import ForkSafeLock
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.views import Record, plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef

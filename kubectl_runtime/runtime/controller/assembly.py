@@ -20,9 +20,9 @@ from typing import Any, Generic, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.client.api.selected import SelectedNamespaces
-from kubectl_runtime.core.base.clock import Clock, seconds
 from kubectl_runtime.core.base.guard import GuardedLogger, HousekeepingLogger, guarded_logger, name_of
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import Clock, seconds
 from kubectl_runtime.core.codec.views import Head, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.runtime.children.applied import memory_of

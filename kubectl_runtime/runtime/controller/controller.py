@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from kubectl_runtime.client.api.client import OwnWrites
-from kubectl_runtime.core.base.clock import Duration, duration_of, period_of
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, duration_of, period_of
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, api_resource_of
 from kubectl_runtime.core.requests.params import check_flag
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.controller.options import (
     ControllerOptions,
     StreamOptions,

@@ -31,14 +31,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.selectors import ShardField, ShardSelector, part_of_hash
-from kubectl_runtime.core.scope import RunScope
+from kubectl_runtime.core.scope import FirstOf, RunScope, StopToken
 from kubectl_runtime.runtime.controller.plan import Plan, Planned, WatchPlan
 from kubectl_runtime.runtime.queue.runs import SKIPPED, Execute, Outcome, Run
 from kubectl_runtime.runtime.reconcile.runner import DividedBy, Of, Partition, PartitionListener

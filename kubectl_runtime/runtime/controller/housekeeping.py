@@ -31,11 +31,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import GuardedLogger
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import RunScope, time_left
+from kubectl_runtime.core.base.threads import Clock
+from kubectl_runtime.core.scope import RunScope, StopToken, time_left
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.runtime.queue.runs import Outcome, Run

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
-from kubectl_runtime.core.base.clock import Duration, duration_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_callback, check_type
 from kubectl_runtime.core.base.observer import Observer, together
+from kubectl_runtime.core.base.threads import Duration, duration_of, seconds
 from kubectl_runtime.core.codec.views import Modify
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.runtime.queue.runs import DEFAULT_KEY_BACKOFF, RETRY_RATE, KeyBackoff, RetryRateLimit

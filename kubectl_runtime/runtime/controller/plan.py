@@ -20,14 +20,14 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import check_callback, check_type, is_async, is_generator, misfit, name_of
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.codec.views import Modify, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.core.requests.request import list_
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.controller.options import ControllerOptions
 from kubectl_runtime.runtime.lifecycle.lifecycle import DEFAULT_GRACE
 from kubectl_runtime.runtime.queue.work_queue import KeyRate

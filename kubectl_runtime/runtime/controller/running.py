@@ -28,10 +28,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import described
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Duration, Thread, seconds
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.threads import ForkSafeLock
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.objects.partial import PartialObjectMeta, PartialView

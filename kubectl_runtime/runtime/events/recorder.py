@@ -37,7 +37,6 @@ from msgspec.structs import replace
 
 from kubectl_runtime.client.http.retry import KindNotServedError
 from kubectl_runtime.core.base.backoff import Backoff
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import (
     ApiError,
     AuthError,
@@ -47,14 +46,13 @@ from kubectl_runtime.core.base.errors import (
     error_behind,
 )
 from kubectl_runtime.core.base.guard import check_client, described, guarded, guarded_logger, pass_interrupt
-from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration, Thread, renewed_in_children, seconds
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import format_micro_time
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import Patch, PatchParams, PostParams, pointer
 from kubectl_runtime.core.requests.request import Place, Request, Retry
-from kubectl_runtime.core.scope import calls_obey
+from kubectl_runtime.core.scope import StopToken, calls_obey
 from kubectl_runtime.runtime.events.ledger import (
     MARK,
     NOTE,

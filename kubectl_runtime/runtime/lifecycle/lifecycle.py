@@ -60,11 +60,9 @@ from signal import Signals
 from types import TracebackType
 from typing import Self
 
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.guard import GuardedLogger, Line, described, written_by
-from kubectl_runtime.core.base.interpreter import Thread
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import time_left
+from kubectl_runtime.core.base.threads import MAIN_THREAD_WAIT, SYSTEM_CLOCK, Clock, Duration, Thread, seconds
+from kubectl_runtime.core.scope import StopToken, time_left
 from kubectl_runtime.runtime.lifecycle.signals import EXIT_STUCK, ShutdownSignals, end_process
 
 DEFAULT_GRACE = 25.0

@@ -33,9 +33,8 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import MAIN_THREAD_WAIT, Thread
 
 log = guarded_logger(__name__)
 

@@ -37,10 +37,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.version import VERSION as LIBRARY
 from kubectl_runtime.runtime.controller.assembly import Assembly
 from kubectl_runtime.runtime.observe.health_checks import Watched

@@ -37,9 +37,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qs
 
-from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard, guarded_logger
+from kubectl_runtime.core.base.threads import Duration, period_of, seconds
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.observe.debug import DebugApplication, Debugged, DebugPage, Inspected, Traffic
 from kubectl_runtime.runtime.observe.health_checks import (

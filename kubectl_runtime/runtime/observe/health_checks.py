@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from kubectl_runtime.core.base.clock import Duration, period_of
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import (
     Home,
@@ -23,7 +22,7 @@ from kubectl_runtime.core.base.guard import (
     not_awaitable,
     pass_interrupt,
 )
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Duration, Thread, period_of
 
 log = guarded_logger(__name__)
 

@@ -43,7 +43,7 @@ from wsgiref.simple_server import ServerHandler, WSGIRequestHandler
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Thread
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication

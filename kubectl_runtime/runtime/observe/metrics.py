@@ -27,10 +27,10 @@ from weakref import WeakMethod
 from prometheus_client import REGISTRY, CollectorRegistry, make_wsgi_app
 from prometheus_client.core import Metric
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import Hearer, Observer, RunResult
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.scope import current_trace
 from kubectl_runtime.runtime.observe.families import Family, Row
 from kubectl_runtime.runtime.observe.series import (

@@ -47,14 +47,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from kubectl_runtime.core.base.backoff import Backoff
-from kubectl_runtime.core.base.clock import Duration
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Duration
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
-from kubectl_runtime.core.scope import current_run
+from kubectl_runtime.core.scope import StopToken, current_run
 from kubectl_runtime.runtime.queue.own_writes import RunWrites, Version
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 

@@ -45,9 +45,9 @@ from enum import StrEnum
 from math import inf
 from typing import NamedTuple
 
-from kubectl_runtime.core.base.clock import Duration, period_of, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.plain import Key, key_of
+from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import Duration, period_of, seconds
 from kubectl_runtime.runtime.queue.own_writes import OwnEvents, Version
 from kubectl_runtime.runtime.queue.runs import (
     LEAST,
@@ -314,7 +314,7 @@ class WorkQueue:
         entry_of, trigger, own_events = self._scheduler.entry, self._scheduler.trigger, self._own_events.expected
         for request in requests:
             ref, cause = request.ref, request.cause
-            key = key_of(ref.namespace, ref.name)
+            key = ref.namespace or None, ref.name  # `ref.key` without the call, since this runs for each event
             if request.reason is _DELETED:
                 self.forget(key)
                 continue

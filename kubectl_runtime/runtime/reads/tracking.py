@@ -33,13 +33,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.selected import NamespaceSelection, SelectedNamespaces
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, KubeError, RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger, guarded, name_of, not_awaitable
-from kubectl_runtime.core.base.interpreter import renewed_in_children
 from kubectl_runtime.core.base.observer import Observer, RunResult
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock, renewed_in_children
 from kubectl_runtime.core.codec.views import Record, plain_object
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection, Selector, field_selection
@@ -47,6 +45,7 @@ from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee, hearers
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.queue.runs import Outcome, Repeated, Run
 from kubectl_runtime.runtime.reads.dependencies import (
     Dependencies,

@@ -45,7 +45,6 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Protocol
 
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import FIELD_CONFLICT, ApiError, KubeError, RequestError, is_lost_race
 from kubectl_runtime.core.base.guard import (
     Guard,
@@ -58,10 +57,10 @@ from kubectl_runtime.core.base.guard import (
 )
 from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.objects.partial import InvalidObject
-from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
+from kubectl_runtime.core.scope import RunScope, StopToken, current_scope, enter_scope, leave_scope
 from kubectl_runtime.runtime.events.recorder import TERMINATING
 from kubectl_runtime.runtime.logs import run_fields, said
 from kubectl_runtime.runtime.queue.runs import (

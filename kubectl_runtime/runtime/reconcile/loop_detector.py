@@ -26,11 +26,11 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.codec.sameness import Path
-from kubectl_runtime.core.codec.sameness import differences as json_differences
+from kubectl_runtime.core.base.threads import Clock
+from kubectl_runtime.core.codec.jsonbytes import Path
+from kubectl_runtime.core.codec.jsonbytes import differences as json_differences
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES

@@ -19,11 +19,10 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.core.base.clock import Clock, Duration, duration_of
 from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock, Duration, duration_of
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
@@ -31,6 +30,7 @@ from kubectl_runtime.core.objects.partial import DynamicObject, PartialObjectMet
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import LONGEST_MANAGER
 from kubectl_runtime.core.requests.request import HasRef
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.children.desired import Child
 from kubectl_runtime.runtime.children.ensure import Naming, Watched, ensure
 from kubectl_runtime.runtime.children.result import Children, NotOurs

@@ -42,14 +42,12 @@ from math import inf
 from queue import SimpleQueue
 from typing import Any, Literal, Protocol
 
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, hearers, tell
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
-from kubectl_runtime.core.scope import RunScope
+from kubectl_runtime.core.base.threads import Clock, Thread
+from kubectl_runtime.core.scope import FirstOf, RunScope, StopToken
 from kubectl_runtime.runtime.queue.runs import Execute, Outcome, Run, RunHistory
 from kubectl_runtime.runtime.queue.work_queue import QueueLook, WorkQueue
 from kubectl_runtime.runtime.triggers.triggers import Inbox, ReconcileRequest, Sink

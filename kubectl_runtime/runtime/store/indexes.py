@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import Guard, check_callback, check_type
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.codec.views import Record
 
 K = TypeVar("K")

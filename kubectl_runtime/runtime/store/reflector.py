@@ -44,10 +44,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.guard import closing_source, described, guarded_logger
 from kubectl_runtime.core.base.plain import Key, key_of
-from kubectl_runtime.core.codec.sameness import same_content
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.codec.jsonbytes import same_content
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
 from kubectl_runtime.core.objects.partial import DynamicObject, dynamic

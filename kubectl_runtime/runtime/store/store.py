@@ -21,11 +21,10 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import check_callback, guarded, guarded_logger, name_of, not_awaitable
-from kubectl_runtime.core.base.interpreter import renewed_in_children
 from kubectl_runtime.core.base.plain import Key, key_of
+from kubectl_runtime.core.base.threads import Clock, Duration, renewed_in_children, seconds
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector

@@ -33,16 +33,15 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.api_base import walk
 from kubectl_runtime.client.api.selected import NamespaceSelection, SelectedNamespaces
 from kubectl_runtime.client.http.send import Outage
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.guard import as_exception, guarded_logger
-from kubectl_runtime.core.base.interpreter import renewed_in_children
 from kubectl_runtime.core.base.observer import Observer
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.base.threads import Clock, renewed_in_children
 from kubectl_runtime.core.codec.views import Record, is_in_shard
 from kubectl_runtime.core.requests.params import ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.core.scope import FirstOf, StopToken
 from kubectl_runtime.runtime.triggers.triggers import OfHeads
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Advance, WatchDriver

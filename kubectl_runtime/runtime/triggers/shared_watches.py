@@ -40,15 +40,14 @@ import msgspec
 
 from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.client.http.send import PROBE_SECONDS
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger, guarded, guarded_logger, name_of
-from kubectl_runtime.core.base.interpreter import Thread, renewed_in_children
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Thread, renewed_in_children, seconds
 from kubectl_runtime.core.codec.views import Modify, Record
 from kubectl_runtime.core.objects.partial import FieldsForm
 from kubectl_runtime.core.requests.params import IDLE_MARGIN
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.store.overlay import Written
 from kubectl_runtime.runtime.store.reflector import Commit, Reflector, StoreWriter
 from kubectl_runtime.runtime.store.store import Store

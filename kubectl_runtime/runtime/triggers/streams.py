@@ -30,14 +30,14 @@ from typing import Any, Protocol, TypeVar
 
 from cachetools import TTLCache
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import Guard, GuardedLogger, closing_source, guarded, guarded_logger, name_of
 from kubectl_runtime.core.base.plain import Key, key_of
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.codec.views import Modify, Record, pruned
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource
 from kubectl_runtime.core.objects.partial import InvalidObject
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers import triggers
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate

@@ -35,7 +35,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import (
     Guard,
@@ -46,14 +45,14 @@ from kubectl_runtime.core.base.guard import (
     name_of,
     not_awaitable,
 )
-from kubectl_runtime.core.base.interpreter import ForkSafeLock, Thread
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock, ForkSafeLock, Thread
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.core.objects.partial import InvalidObject
 from kubectl_runtime.core.requests.request import HasRef
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.predicates import ObjectEvent, Predicate, object_event
 from kubectl_runtime.runtime.watch.event import CARRIERS, INIT, Apply, Delete, Event, InitApply, obj_of, with_obj

@@ -16,12 +16,11 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 from kubectl_runtime.client.api.client import OwnWrites
-from kubectl_runtime.core.base.clock import Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_api, check_callback, check_type, guarded_logger, not_awaitable
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock, Duration, seconds
 from kubectl_runtime.core.codec.views import Modify
-from kubectl_runtime.core.scope import with_scope
+from kubectl_runtime.core.scope import StopToken, with_scope
 from kubectl_runtime.runtime.store.indexes import IndexFunctions, check_indexes
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share, shared_watches

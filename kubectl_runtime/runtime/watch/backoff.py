@@ -31,7 +31,6 @@ from typing import Any, TypeVar
 from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.client.http.send import PROBE_SECONDS, Outage, Reachability
 from kubectl_runtime.core.base.backoff import Backoff
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.base.errors import (
     ApiError,
     KubeError,
@@ -41,10 +40,10 @@ from kubectl_runtime.core.base.errors import (
     message_of,
 )
 from kubectl_runtime.core.base.guard import closing_source, described, guarded_logger
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, seconds
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.requests.params import check_flags
-from kubectl_runtime.core.scope import with_scope
+from kubectl_runtime.core.scope import StopToken, with_scope
 from kubectl_runtime.runtime.watch.event import MAX_RETRY_AFTER, Event, Failed, Idle, Init, InitApply, RawStep
 
 log = guarded_logger(__name__)

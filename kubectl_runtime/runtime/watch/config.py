@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
-from kubectl_runtime.core.base.clock import Duration, seconds
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_type
+from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.meta.selectors import (
     FieldSelection,
     LabelSelection,

@@ -35,17 +35,17 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.api_base import walk
 from kubectl_runtime.client.api.watch import RecordEvent, WatchStream
 from kubectl_runtime.client.http.send import Outage
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
 from kubectl_runtime.core.base.guard import Guard, as_exception, described, guarded_logger, name_of, pass_interrupt
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.codec.views import Modify, Record, is_in_shard, pruned
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import DecodeError, Problem
 from kubectl_runtime.core.objects.partial import InvalidObject, PartialView
 from kubectl_runtime.core.requests.params import IDLE_MARGIN, ListParams, WatchParams
 from kubectl_runtime.core.requests.request import Retry
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.watch.backoff import ServerGate, WatchTarget
 from kubectl_runtime.runtime.watch.config import InitialListStrategy, ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.event import Event, Failed, with_obj

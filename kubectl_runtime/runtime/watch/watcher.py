@@ -21,17 +21,16 @@ from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import TellingStream, check_api, check_type, closing_source
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.selectors import fields
 from kubectl_runtime.core.objects.partial import PartialObjectMeta, PartialView
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.request import Named, Place
-from kubectl_runtime.core.scope import with_scope
+from kubectl_runtime.core.scope import StopToken, with_scope
 from kubectl_runtime.runtime.watch.backoff import DEFAULT_BACKOFF, IDLE_PAUSE, WatchBackoff, WatchTarget, absent
 from kubectl_runtime.runtime.watch.backoff import backoff as backoff_stage
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig

@@ -21,7 +21,7 @@ from collections import Counter
 from typing import Any
 
 from kubectl_runtime.apiserver.storage import Version
-from kubectl_runtime.core.codec.sameness import MISSING, Path, differences
+from kubectl_runtime.core.codec.jsonbytes import MISSING, Path, differences
 from kubectl_runtime.testing.lab.recordings import PASSING, Entry, Identity, Journal, identity_of
 
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -30,7 +30,7 @@ from typing import Any
 import kubectl_runtime
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import misfit, name_of
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Thread
 from kubectl_runtime.runtime.lifecycle.lifecycle import stack_of
 from kubectl_runtime.testing.asking import muted_logs
 from kubectl_runtime.testing.lab.comparison import Ignored, Mask, difference, first_diverging, random_places

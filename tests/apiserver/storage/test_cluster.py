@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kubectl_runtime.apiserver.storage import Cluster
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from kubectl_runtime import Api, ApiResource, Client, Config, Patch, RequestError
 from kubectl_runtime.client.api.discovery import Discovery
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.kinds import Scope
 from kubectl_runtime.params import WatchParams
 from kubectl_runtime.resources import ConfigMap, Deployment

@@ -12,8 +12,7 @@ import pytest
 
 from kubectl_runtime import Action, Api, Client, Config, Controller, TransportError
 from kubectl_runtime.client.config.auth import LONGEST_ATTEMPT, Renewal
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import RunScope, enter_scope, leave_scope
+from kubectl_runtime.core.scope import RunScope, StopToken, enter_scope, leave_scope
 from kubectl_runtime.errors import AuthError
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing.clock import SimClock

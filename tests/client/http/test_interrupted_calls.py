@@ -16,11 +16,10 @@ from kubectl_runtime.certificates.authority import Authority
 from kubectl_runtime.certificates.bundles import server_context
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.send import Fence, Interrupt, Reachability, exchange
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.observer import NO_OBSERVER, extensible
-from kubectl_runtime.core.base.stop import FirstOf
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.requests.request import Request
-from kubectl_runtime.core.scope import RunScope, current_scope, enter_scope, leave_scope
+from kubectl_runtime.core.scope import FirstOf, RunScope, current_scope, enter_scope, leave_scope
 from kubectl_runtime.resources import ConfigMap
 from tests.client.meanwhile import Meanwhile
 from tests.client.wire_server import Peer, WireServer, config_map

@@ -12,10 +12,10 @@ from kubectl_runtime.client.http.layers import AUTH, BASE_URL, HEADERS, RATE_LIM
 from kubectl_runtime.client.http.middleware import Answer, Call, Layer, Send, retrying
 from kubectl_runtime.client.http.retry import ConnectionFailed, Failure
 from kubectl_runtime.client.http.send import RateLimit, limiting
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import DeleteParams, Preconditions
 from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import SimClock
 from tests.client.wire_server import WireServer, answering, config_map, says

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kubectl_runtime import Api
-from kubectl_runtime.core.base.clock import SystemClock
+from kubectl_runtime.core.base.threads import SystemClock
 from kubectl_runtime.resources.core_v1 import Pod
 from tests.client.streaming.socket_peer import SUCCESS, pods, serving
 

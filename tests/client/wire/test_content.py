@@ -34,9 +34,9 @@ from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.client.wire import streams
 from kubectl_runtime.client.wire.connections import ApiConnection, QuickResponse
 from kubectl_runtime.client.wire.streams import PIECE, Content, FramingError, Gunzip, raw_file, read_body
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.requests.request import Request, Retry
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap
 from tests.client.wire_server import Peer, Received, WireServer, answering, says
 from tests.thoroughness import examples

@@ -18,7 +18,7 @@ from kubectl_runtime.client.http.sockets import ApiSocket
 from kubectl_runtime.client.wire.carrier import ApiAdapter, _IdleConnections
 from kubectl_runtime.client.wire.connections import ApiConnection, Limits
 from kubectl_runtime.client.wire.dialing import dial, look_up
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.requests.request import Request
 from tests.client.wire_server import Peer, WireServer
 

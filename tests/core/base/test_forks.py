@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kubectl_runtime.core.base.interpreter import ForkSafeLock
+from kubectl_runtime.core.base.threads import ForkSafeLock
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

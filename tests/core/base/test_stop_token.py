@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import pytest
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, seconds
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, seconds
+from kubectl_runtime.core.scope import StopToken
 
 
 class JumpingClock:

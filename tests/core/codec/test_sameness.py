@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_runtime.core.codec.jsonbytes import decode_event, decode_object
-from kubectl_runtime.core.codec.sameness import MISSING, differences, same_content, same_json
+from kubectl_runtime.core.codec.jsonbytes import (
+    MISSING,
+    decode_event,
+    decode_object,
+    differences,
+    same_content,
+    same_json,
+)
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.objects.partial import FieldsForm, PartialView
 from kubectl_runtime.resources import ConfigMap
@@ -54,7 +60,7 @@ def test_records_are_the_same_exactly_if_their_contents_are(
 
 
 def test_equal_bytes_are_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubectl_runtime.core.codec.sameness.plain_object", None)
+    monkeypatch.setattr("kubectl_runtime.core.codec.jsonbytes.plain_object", None)
     assert same_content(item(plain({"x": "1"})), seen(plain({"x": "1"}, types=True)))
 
 

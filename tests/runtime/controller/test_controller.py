@@ -14,10 +14,9 @@ import pytest
 
 from kubectl_runtime.client.api.client import connections_for
 from kubectl_runtime.core.base.errors import ApiError, RequestError, Status, StatusCause, StatusDetails
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
-from kubectl_runtime.core.scope import enter_scope
+from kubectl_runtime.core.scope import StopToken, enter_scope
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError
 from kubectl_runtime.runtime.controller.options import Debounce

@@ -12,9 +12,9 @@ import pytest
 import requests
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch, WatcherConfig
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.selectors import ShardSelector, part_of_hash
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.params import DeleteParams
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.testing import ApiServer, Simulation

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from kubectl_runtime import Api, ApiError, RetryPolicy, await_condition, retry_on_conflict
 from kubectl_runtime.api import ConflictBackoff
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.core.base.clock import MAIN_THREAD_WAIT, SYSTEM_CLOCK
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.observer import Observer
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import current_scope
+from kubectl_runtime.core.base.threads import MAIN_THREAD_WAIT, SYSTEM_CLOCK
+from kubectl_runtime.core.scope import StopToken, current_scope
 from kubectl_runtime.errors import WaitStopped
 from kubectl_runtime.objects import Status
 from kubectl_runtime.resources import ConfigMap, Pod

@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.stop import FirstOf, StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.meta.gvk import ObjectRef
-from kubectl_runtime.core.scope import RunScope, current_scope
+from kubectl_runtime.core.scope import FirstOf, RunScope, StopToken, current_scope
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.housekeeping import RunTimeouts
 from kubectl_runtime.runtime.lifecycle.lifecycle import Shutdown

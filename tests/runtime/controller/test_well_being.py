@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.housekeeping import SyncGate

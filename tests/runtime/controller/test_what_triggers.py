@@ -15,9 +15,9 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import strip_managed_fields
 from kubectl_runtime.core.meta.gvk import ObjectRef
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap, Namespace, Secret
 from kubectl_runtime.runtime.conditions import all_of
 from kubectl_runtime.runtime.controller.controller import Controller

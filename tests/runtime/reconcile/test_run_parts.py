@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Action, Context
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.observer import Observer, RunResult
-from kubectl_runtime.core.base.stop import StopToken
-from kubectl_runtime.core.scope import RunScope, current_scope
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
+from kubectl_runtime.core.scope import RunScope, StopToken, current_scope
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.queue.runs import SUCCEEDED, Outcome, Run
 from kubectl_runtime.runtime.reconcile.invoker import Invoker, RunObserver, RunPart

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kubectl_runtime.client.api.client import Write
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.runtime.queue.runs import SKIPPED, SUCCEEDED, Outcome, Repeated, RetryRateLimit, Run
 from kubectl_runtime.runtime.queue.scheduler import Scheduler

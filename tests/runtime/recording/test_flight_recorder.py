@@ -22,7 +22,7 @@ from kubectl_runtime import (
     RequestError,
     WatcherConfig,
 )
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime import recording
 from kubectl_runtime.runtime.recording import FlightRecorder

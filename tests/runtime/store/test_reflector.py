@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.store.reflector import Reflector, StoreWriter, reflector, store
 from kubectl_runtime.runtime.store.store import Store, StoreNotReady

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.triggers.streams import pull, pull_stream
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest, ref_of
 from kubectl_runtime.runtime.watch.event import Apply

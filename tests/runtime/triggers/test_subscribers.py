@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action
 from kubectl_runtime.runtime.triggers.triggers import CHUNK, ReconcileRequest, Subscriber

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.codec.views import strip_managed_fields
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.store.overlay import Own
 from kubectl_runtime.runtime.store.store import StoreNotReady
 from kubectl_runtime.runtime.triggers import predicates

@@ -19,7 +19,6 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.api.watch import RecordEvent
 from kubectl_runtime.client.config.config import Config
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.base.errors import (
     ApiError,
     RequestTimeout,
@@ -28,13 +27,14 @@ from kubectl_runtime.core.base.errors import (
     StatusDetails,
     TransportError,
 )
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.codec.views import Head, Record
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
 from kubectl_runtime.core.meta.metav1 import ListMeta
 from kubectl_runtime.core.meta.problems import Problem
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.scope import StopToken
 from tests.runtime.scripted_transport import Body, response
 
 

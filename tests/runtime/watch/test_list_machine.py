@@ -11,7 +11,7 @@ import pytest
 
 from kubectl_runtime.client.server import REMEMBERED_SECONDS
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import InitialListStrategy, ListSemantic, WatcherConfig

@@ -21,7 +21,7 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.client.http.send import PROBE_SECONDS
 from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap, Namespace
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest

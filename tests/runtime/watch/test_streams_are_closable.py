@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.client.api.api import Api
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.store.reflector import StoreWriter, reflector
 from kubectl_runtime.runtime.triggers import predicates
 from kubectl_runtime.runtime.triggers import streams as stages

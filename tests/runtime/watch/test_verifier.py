@@ -9,8 +9,8 @@ import pytest
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.base.plain import Key
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watch.config import WatcherConfig

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import TransportError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.gvk import ApiResource
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.watch.backoff import FailureLog, WatchBackoff, WatchFailures, WatchTarget, backoff
 from kubectl_runtime.runtime.watch.event import IDLE, INIT, INIT_DONE, MAX_RETRY_AFTER, Apply, Failed
 from kubectl_runtime.testing.clock import SimClock

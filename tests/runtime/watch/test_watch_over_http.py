@@ -16,8 +16,8 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.core.base.errors import PartialObjectError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.objects.partial import PartialView
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestTimeout, TransportError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.codec.views import Record, plain_object
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.triggers.shared_watches import Watch
 from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 from kubectl_runtime.runtime.watch.config import InitialListStrategy, ListSemantic, WatcherConfig

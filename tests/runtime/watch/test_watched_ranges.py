@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from kubectl_runtime import Api, Client, Config, Patch, WatcherConfig
-from kubectl_runtime.core.base.stop import StopToken
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.params import DeleteParams, ShardSelector
 from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.runtime.triggers.shared_watches import Watch

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout, TransportError
-from kubectl_runtime.core.base.stop import StopToken
 from kubectl_runtime.core.meta.problems import DecodeError
+from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.event import Apply, Failed, InitApply, InitDone

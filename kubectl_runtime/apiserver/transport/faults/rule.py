@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, Self
 from kubectl_runtime.apiserver.transport.faults import shapers
 from kubectl_runtime.apiserver.transport.faults.shapers import Ending, Exchange, Reset, Wait, ending
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInfo
-from kubectl_runtime.core.base.clock import Duration, seconds
+from kubectl_runtime.core.base.threads import Duration, seconds
 
 JSON = "application/json"
 RetryAfter = Literal["seconds", "date", "details", "none"]

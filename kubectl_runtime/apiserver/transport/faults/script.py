@@ -27,7 +27,7 @@ import msgspec
 from kubectl_runtime.apiserver.transport.faults.rule import METHODS, VERBS, Match, Rule, Words, glob, known, words
 from kubectl_runtime.apiserver.transport.faults.shapers import Exchange, Plan, until_over
 from kubectl_runtime.apiserver.wire import HttpRequest, Query, RequestInfo, parse
-from kubectl_runtime.core.base.clock import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, seconds
 
 _CONNECTION = HttpRequest("CONNECT", "")
 _CONNECTIONS = Match()

@@ -19,7 +19,7 @@ from itertools import chain, cycle, repeat
 from typing import Literal
 
 from kubectl_runtime.apiserver.wire import EventStream, HttpResponse
-from kubectl_runtime.core.base.clock import Clock
+from kubectl_runtime.core.base.threads import Clock
 
 
 @dataclass(frozen=True, slots=True)

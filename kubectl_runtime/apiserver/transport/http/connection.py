@@ -36,9 +36,8 @@ from kubectl_runtime.apiserver.transport.faults import (
 from kubectl_runtime.apiserver.transport.http.reader import BadMessage, Reader, chunk, head, whole
 from kubectl_runtime.apiserver.transport.http.websockets import ServerWebSocket, handshake_headers
 from kubectl_runtime.apiserver.wire import EventStream, HttpRequest, HttpResponse, Session
-from kubectl_runtime.core.base.clock import Clock
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.interpreter import Thread
+from kubectl_runtime.core.base.threads import Clock, Thread
 
 
 def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
