@@ -111,7 +111,7 @@ class Screen:
                              RED if calls.throttled or calls.failed or calls.unanswered else "")
         for row in report.webhooks:
             asked = "never called" if row.ago is None else f"called {time(row.ago)} ago"
-            text = (f"webhook {row.name}   {row.requests:,} requests   {row.failed:,} not answered well   "
+            text = (f"webhook {row.name}   {row.requests:,} requests   {row.failed:,} failed   "
                     f"{row.running:,} under way   {time(row.latency)} on average   {asked}")
             found += wrapped(text, self._width, self.paint, RED if row.failed else "")
         return found
