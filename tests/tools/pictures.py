@@ -1,7 +1,8 @@
 """Draws the README's picture of the demo: `python -m tests.tools.pictures` runs the demo and writes
 examples/pictures/demo.svg.
 
-The picture of the status page shows the scene of tests/browser/test_status_page.py, 1280 by 800 pixels, scrollbars hidden.
+The picture of the status page shows the scene of tests/browser/test_status_page.py in 1280 by 800 pixels, without
+scrollbars.
 """
 from __future__ import annotations
 
