@@ -166,7 +166,7 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
 
 
 def _unstored(ctx: RequestContext) -> str:
-    """The version in which an object that is not stored is answered: the request's."""
+    """The API version of an answer whose object is not stored: the version of the request."""
     return ctx.type.version if ctx.type.is_custom else ""
 
 

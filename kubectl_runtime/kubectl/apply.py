@@ -3,8 +3,8 @@
 `apply_manifests` first applies Namespaces and CRDs and waits until the Namespaces are active and each version of the
 CRDs is served. Then it applies everything else in the order of the source, webhook configurations last. With `wait` it
 waits for everything that can become ready (see readiness.py). A kind that some API servers of a cluster do not know yet
-is retried. An object that is still being deleted would take the applied state along with it: its end is awaited after
-all others are applied, and then it is applied again. All of that happens within one deadline.
+is retried. If an object is still being deleted, the applied state would be deleted with it; therefore, after all others
+are applied, `apply_manifests` waits until that object is gone and applies it again. One deadline covers all of this.
 
 `delete_manifests` deletes in reverse order: first everything except Namespaces and CRDs, the last of the source first;
 then the CRDs, then the Namespaces, so that finalizers can still do their work.

@@ -158,7 +158,7 @@ class ShardState:
 
     @property
     def held(self) -> frozenset[int]:
-        """The shards whose Lease is ours as far as we have noticed, draining shards included."""
+        """The shards whose Lease this replica holds, as of its last step; draining shards are included."""
         return frozenset(n for n, lease in enumerate(self.shards) if lease.phase is LeasePhase.LEADING)
 
     @property

@@ -73,12 +73,12 @@ ALONE = 600.0
 PIECE = 60.0
 JUMP = 120.0
 MOST_WRITES = 300
-"""The number of the program's writes to one object after which the plan ends as a loop."""
+"""The plan ends as a loop after this number of the program's writes to one object."""
 MOST_CREATED = 2000
-"""The number of objects of one kind that the program may create, besides ten for each object that was there, before the
-plan ends as a loop."""
+"""The plan ends as a loop when the program has created more objects of one kind: this number, and ten for each object of
+the snapshot."""
 MOST_RUNS = 20_000
-"""The number of runs, besides twenty for each object that was there, after which a plan without `until` ends."""
+"""A plan without `until` ends after this number of runs, and twenty for each object of the snapshot."""
 MANAGER = "kubectl-runtime-plan"
 _LOOKS_AT_USER = re.compile(r"request\.userInfo|\bauthorizer\b")
 _LOOP = 6

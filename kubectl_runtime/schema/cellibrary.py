@@ -28,8 +28,8 @@ OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver", "Format", AUTHORIZER, PATH_
           DECISION)
 
 Decide = Callable[[Mapping[str, str]], tuple[bool, str, str]]
-"""Whether what is asked is allowed, why, and what went wrong. Of the keys `account` is the ServiceAccount that is asked
-about instead of the user, as NAMESPACE:NAME; the others are those of ResourceAttributes, or path and verb."""
+"""Takes the attributes of a check; returns whether it is allowed, why, and an error. The keys are those of
+ResourceAttributes, or path and verb; `account` (NAMESPACE:NAME) is a ServiceAccount to check instead of the user."""
 
 deciding: ContextVar[Decide] = ContextVar("deciding")
 """Decides the checks of the expression that this thread evaluates."""

@@ -212,7 +212,7 @@ def _delete(cluster: Cluster, version: Version, daemon: Daemon) -> None:
 
 def _tell_counts(cluster: Cluster, version: Version, obj: Object, by_node: dict[str, list[Daemon]],
                  nodes: dict[str, tuple[bool, bool]], update: str) -> None:
-    """Write the status if it changed. Of several Pods on a Node the oldest counts."""
+    """Write the status if it changed. If a Node has several Pods, the oldest counts."""
     wanted = [node for node, (fit, _) in nodes.items() if fit]
     first = {node: next((daemon for daemon in by_node.get(node, ()) if not daemon.version.deleting), None)
              for node in wanted}

@@ -48,7 +48,7 @@ def accept(crd: Object, group: Iterable[Object]) -> tuple[Object, tuple[str, str
     """(accepted names, status, reason and message of the condition NamesAccepted).
 
     `group` has the CRDs of the same group, including this one. A taken name keeps the value that was accepted before;
-    of several conflicts the message names the last.
+    the message names the last of several conflicts.
     """
     wanted, before = crd["spec"]["names"], (crd.get("status") or {}).get("acceptedNames") or {}
     taken = [(other.get("status") or {}).get("acceptedNames") or {} for other in group]

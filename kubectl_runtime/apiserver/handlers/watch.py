@@ -185,7 +185,7 @@ class ErrorStream:
         self._line = b'{"type":"ERROR","object":%s}\n' % encode(error.to_status()) if error else None
 
     def poll(self) -> bytes | None:
-        """The event, then the end."""
+        """Return the event at the first call; afterwards the stream is closed."""
         line, self._line = self._line, None
         self.closed = line is None
         return line

@@ -152,7 +152,7 @@ def _allowed(params: dict[str, str], media_type: str, transforms: bool) -> bool:
 
 
 def error_media(request: HttpRequest) -> Media:
-    """The form of an error, which must not fail."""
+    """The form in which an error is sent: JSON if the request asks for a form that is not served."""
     try:
         return negotiated(request, transforms=False)
     except errors.StatusError:

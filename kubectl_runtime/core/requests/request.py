@@ -201,7 +201,7 @@ class Request(msgspec.Struct, frozen=True):
         return _words(self.resource, self.namespace, self.verb, self.name, self.subresource)
 
     def words(self, verb: str, name: str | None = None) -> str:
-        """Another request about the same kind and namespace in words; empty for a request about no kind."""
+        """The text of `verb` for the same kind and namespace, such as `list pods default`; empty without a kind."""
         return "" if self.resource is None else _words(self.resource, self.namespace, verb, name, None)
 
     @property

@@ -408,7 +408,7 @@ class _Call:
         return Api(self._client, wanted.kind, wanted.place)
 
     def _look(self, wanted: Desired) -> tuple[Record | None, Seen | None, bool]:
-        """Read the metadata from the server: as a record, as a `Seen`, and False."""
+        """Read the metadata from the server. Returns it as a record and as a `Seen`, and False: it cannot be stale."""
         found = self._api(wanted).with_metadata_only().get_opt(wanted.name)
         record = None if found is None else found.record
         return record, None if record is None else seen_of(record, whole_truth=True), False

@@ -196,7 +196,7 @@ class Resync:
 
 
 class RunStop(StopToken):
-    """Set when the shutdown's token is, or when the time is up; then it stays set."""
+    """The stop token of a run: set when the shutdown's token is set, or when the run's time is over. It stays set."""
 
     def __init__(self, aborted: StopToken, at: float, clock: Clock) -> None:
         super().__init__(clock=clock)

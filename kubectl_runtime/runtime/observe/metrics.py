@@ -2,7 +2,7 @@
 
     metrics = Metrics()
     client = Client(config, observer=metrics)        # and every controller of that client
-    HealthServer(":8080", metrics=metrics).start()   # or metrics.application() in a web server of one's own
+    HealthServer(":8080", metrics=metrics).start()   # or metrics.application() in your own web server
 
 The series are those of controller-runtime (`controller_runtime_*`, for webhooks too) and client-go (`workqueue_*`,
 `rest_client_*`, `leader_election_master_status`), with their names, labels and buckets, and the library's own
@@ -10,8 +10,8 @@ The series are those of controller-runtime (`controller_runtime_*`, for webhooks
 series. No label has the name of an object, so the number of series does not grow with the cluster. It does not grow
 with time either: of ended controllers, watches, elections and webhooks only the last `KEPT` keep their series.
 
-To count an event takes one short lock of the controller or watch; to count a run takes no lock. The scrape does the
-rest. If runs are traced (see `Tracing`), the durations of runs and requests have exemplars, for scrapers that request
+To count an event takes one short lock of the controller or watch; to count a run takes no lock. Sums are computed by
+the scrape. If runs are traced (see `Tracing`), the durations of runs and requests have exemplars, for scrapers that request
 OpenMetrics. In prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process exports only its own
 series.
 """

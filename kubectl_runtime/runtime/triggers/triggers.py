@@ -7,13 +7,12 @@ A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. There a
     trigger_others   what a mapper returns: none, one, many, or EVERYTHING
 
 The last two also look at the previous state of a changed object, if the event has it, so that a former owner, or an
-object that is no longer referred to, runs as well. A predicate selects the events. All react to `InitApply`, `Apply`
-and `Delete`; for the object itself, a deletion makes the queue forget it. They keep no state.
+object that is no longer referred to, runs as well. A predicate selects the events. All three react to `InitApply`,
+`Apply` and `Delete`; when the object itself is deleted, the queue forgets it. They keep no state.
 
 `Subscriber` delivers the events of a watch to one subscription. Each subscription sees all changes in order and one at
-a time, whichever threads bring them. A thread that finds another one delivering queues its changes; only the watch's
-own thread takes over, so that a subscription that is slower than the changes holds up the watch. Exceptions of user
-code are reported, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts
+a time, whichever threads bring them. While one thread delivers, the others queue their changes for it. Only the watch's
+thread waits and takes over the queue, so that a slow subscription slows down the watch. Exceptions of user code are reported, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts
 the main thread, a new thread continues with the interrupted event.
 
 All requests reach the queue of a controller through its `Inbox`, which converts refs to the controller's kind and
