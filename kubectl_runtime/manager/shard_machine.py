@@ -25,10 +25,10 @@ The replica itself:
     quitting      all shards are away, its own Lease is gone, or the time for that is over   -> gone
 
 *May take*: this replica takes part, its own Lease is valid, and a list that began after its own Lease was written has
-shown every replica that counts, all with the same division. Of two replicas with different divisions the later sees the
-earlier, so they never work at the same time. Within one division the shard's Lease alone ensures that only one replica
-works for a shard, whatever the lists have shown. Where objects are divided by ranges, the list must have begun `retry`
-after the own Lease was written, so that replicas that start together see each other first.
+shown every replica that counts, all with the same division. If two replicas have different divisions, the later sees
+the earlier, so they never work at the same time. Within one division the shard's Lease alone ensures that only one
+replica works for a shard, whatever the lists have shown. Where objects are divided by ranges, the list must have begun
+`retry` after the own Lease was written, so that replicas that start together see each other first.
 
 A dead replica is noticed within `lease + retry`, by its own Lease and by its shards'. The quotas of all replicas add up
 to all shards, so each shard has a holder within `lease + retry` after a replica died, and within `retry` after a

@@ -432,7 +432,8 @@ def refused_outside(refused: Refused) -> Iterator[_Guard]:
 
 @contextmanager
 def _starts_announced(guard: _Guard) -> Iterator[None]:
-    """Notify the guard before a thread starts, and before multiprocessing starts a process by `spawn` or `forkserver`."""
+    """Notify the guard before a thread starts, and before multiprocessing starts a process by `spawn` or
+    `forkserver`."""
     begin: Any = threading.Thread.start
 
     def begun(thread: threading.Thread) -> None:

@@ -75,8 +75,8 @@ JUMP = 120.0
 MOST_WRITES = 300
 """The plan ends as a loop after this number of the program's writes to one object."""
 MOST_CREATED = 2000
-"""The plan ends as a loop when the program has created more objects of one kind: this number, and ten for each object of
-the snapshot."""
+"""The plan ends as a loop when the program has created more objects of one kind: this number, and ten for each object
+of the snapshot."""
 MOST_RUNS = 20_000
 """A plan without `until` ends after this number of runs, and twenty for each object of the snapshot."""
 MANAGER = "kubectl-runtime-plan"

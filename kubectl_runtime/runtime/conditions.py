@@ -241,10 +241,10 @@ def is_deleted(uid: str) -> Condition:
 
 @_of_existing
 def is_ready(obj: Any) -> bool:
-    """True of a Deployment, StatefulSet or DaemonSet that is rolled out and scaled to its present spec, as in kubectl's
-    `rollout status`; of a ReplicaSet with all its replicas, a complete Job, a Pod that is ready or has succeeded.
-    Raises a KubeError if the object can never be ready, such as a Job that failed, and RequestError for another kind,
-    for which `has("Ready")` reads the condition."""
+    """True if the object is ready: a Deployment, StatefulSet or DaemonSet that is rolled out and scaled to its present
+    spec, as in kubectl's `rollout status`; a ReplicaSet with all its replicas; a complete Job; a Pod that is ready or
+    has succeeded. Raises a KubeError if the object can never be ready, such as a Job that failed, and RequestError for
+    another kind, for which `has("Ready")` reads the condition."""
     if obj is None:
         return False
     rule = rule_of(obj.api_resource.gvk)

@@ -1,9 +1,8 @@
 """The node of a Pod, and the status of a Node without a machine. Pure functions.
 
 The scheduler's filters choose the node: whether it is schedulable, its taints, the Pod's node selector and required
-node affinity. Resource amounts, ports, other Pods and volumes do not count. Of several nodes the one with the fewest
-Pods wins. Conditions, amounts and machine data of a Node are those of KWOK (its stage node-initialize), except for the
-names.
+node affinity. Resource amounts, ports, other Pods and volumes do not count. The node with the fewest Pods is chosen.
+Conditions, amounts and machine data of a Node are those of KWOK (its stage node-initialize), except for the names.
 """
 
 from __future__ import annotations

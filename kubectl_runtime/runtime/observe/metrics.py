@@ -11,9 +11,9 @@ series. No label has the name of an object, so the number of series does not gro
 with time either: of ended controllers, watches, elections and webhooks only the last `KEPT` keep their series.
 
 To count an event takes one short lock of the controller or watch; to count a run takes no lock. Sums are computed by
-the scrape. If runs are traced (see `Tracing`), the durations of runs and requests have exemplars, for scrapers that request
-OpenMetrics. In prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process exports only its own
-series.
+the scrape. If runs are traced (see `Tracing`), the durations of runs and requests have exemplars, for scrapers that
+request OpenMetrics. In prometheus-client's multi-process mode (PROMETHEUS_MULTIPROC_DIR) each process exports only its
+own series.
 """
 from __future__ import annotations
 

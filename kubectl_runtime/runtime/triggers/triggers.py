@@ -12,8 +12,9 @@ object that is no longer referred to, runs as well. A predicate selects the even
 
 `Subscriber` delivers the events of a watch to one subscription. Each subscription sees all changes in order and one at
 a time, whichever threads bring them. While one thread delivers, the others queue their changes for it. Only the watch's
-thread waits and takes over the queue, so that a slow subscription slows down the watch. Exceptions of user code are reported, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts
-the main thread, a new thread continues with the interrupted event.
+thread waits and takes over the queue, so that a slow subscription slows down the watch. Exceptions of user code are
+reported, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts the main
+thread, a new thread continues with the interrupted event.
 
 All requests reach the queue of a controller through its `Inbox`, which converts refs to the controller's kind and
 scope, and refuses requests for another kind with a log line. Requests come from watches, trigger sources and the

@@ -236,7 +236,8 @@ class Reader:
             raise timed_out() from None
 
     def _limited(self, length: int) -> bytes:
-        """Read a body of that length; if it is too large, only its first bytes, just enough for the core to refuse it."""
+        """Read a body of that length; if it is too large, only its first bytes, just enough for the core to refuse
+        it."""
         if length <= MAX_BODY:
             return self._exactly(length)
         kept = self._exactly(MAX_BODY + 1)
