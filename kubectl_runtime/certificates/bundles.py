@@ -2,11 +2,12 @@
 
 A bundle holds the CAs that a client trusts; several servers, each with its own authority, maintain it together.
 
-    private_file(content)           content for OpenSSL, which reads keys only from files, for the time of a block; it
-    is
-                                    in memory if the system can do that, so a read-only file system is no problem
-    write_private(path, content)    a named file, replaced as a whole
-    create_private(path)            a new file, to be written piece by piece
+Private files:
+
+- `private_file(content)` exists for the time of a `with` block, since OpenSSL reads keys only from files. It is in
+  memory where the system can do that, so it also works on a read-only file system.
+- `write_private(path, content)` writes or replaces a named file as a whole.
+- `create_private(path)` creates a file that is written piece by piece.
 
 Only the owner can read these files. Links are not followed, and devices, pipes and folders are refused and never
 opened.

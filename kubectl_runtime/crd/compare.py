@@ -1,8 +1,8 @@
-"""`losses(old, new)`: what a new CustomResourceDefinition removes that the old one of the same kind had.
+"""`losses(old, new)`: what a new CustomResourceDefinition removes from the old definition of the same kind.
 
 Losses are removed versions, removed subresources, narrower schemas, and downgrades. A schema is narrower when it
 refuses a value that the old schema accepted, or prunes a field that the old schema kept. For rules, patterns and
-similar constraints that cannot be decided in general, so a new or changed constraint counts as a loss.
+similar constraints nothing decides this in general, so a new or changed constraint counts as a loss.
 """
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ GO_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 references (``+default=ref(…)``), which controller-gen does not follow. `python -m tests.tools.generate` compares them.
 
 The published OpenAPI cannot be taken for them: it also shows '', 0 and {} for every field that is no pointer and has
-no `omitempty`, and as a default of a custom resource these would make `required` say nothing.
+no `omitempty`, and as defaults of a custom resource these would make `required` meaningless.
 """
 ATOMIC = frozenset(CORE + name for name in _NAMED_LOCALLY)
 """Structs that controller-gen writes as atomic since they inline LocalObjectReference; the OpenAPI marks only some."""

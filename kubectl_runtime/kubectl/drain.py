@@ -222,7 +222,7 @@ class _Flags:
 
 
 class _Going:
-    """One Pod on its way: to be evicted, then gone. `due`: the time of its next turn."""
+    """The state of one Pod of a drain: to be evicted, then gone. `due`: the time of its next step."""
 
     def __init__(self, client: Client, pod: DynamicObject, grace: int | None) -> None:
         self.ref, self.uid, self.reason = pod.ref, pod.uid, "its eviction was not asked for yet"

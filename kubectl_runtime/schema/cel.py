@@ -217,12 +217,12 @@ class Scope:
 
     @property
     def most_times(self) -> int:
-        """How many values of this place a request can hold."""
+        """The most values of this place in one request."""
         return celcost.most_times(self._sizes)
 
 
 def refuse_own_names(expression: str) -> None:
-    """Raises CelError for names that the engine knows for what expressions are expanded to, and no API server."""
+    """Raise CelError for the names of `celmacros`: only the engine knows them, an API server does not."""
     if found := re.search(r"(?<![\w.])(?:(cel)\s*\.\s*bind|(kubernetes__\w+))\s*\(", bare(expression)):
         raise CelError(f"ERROR: <input>: undeclared reference to '{found[1] or found[2]}' (in container '')")
 
@@ -372,7 +372,7 @@ def authorizer_values(classes: Mapping[str, Any], request: Mapping[str, Any]) ->
 
 @functools.cache
 def _environments() -> tuple[Any, Any, Mapping[str, Any]]:
-    """The environments in which conditions are checked, and run; the classes of opaque values."""
+    """Return the environment that checks conditions, the one that runs them, and the classes of opaque values."""
     cel, extensions, bindings = engine()
     known = list(messages_in(REQUEST, itertools.count()))
     objects = dict.fromkeys(_OBJECTS, cel.Type.DYN)

@@ -1,12 +1,12 @@
-"""What a rule can cost at most, as an API server estimates it before it accepts a definition.
+"""The greatest cost of a rule, as an API server estimates it before it accepts a definition.
 
-The estimate follows the checked expression: each step has a price, what walks through a text, a list or a map has the
-price of its largest size, and a loop multiplies. Sizes come from the schema's `maxItems`, `maxProperties` and
-`maxLength`; without a limit they are what fits into a request of 3 MiB. A rule below lists and maps counts once for
-each of their elements.
+The estimate follows the checked expression: each step has a price; a step that walks through a text, a list or a map
+costs as much as the largest such value; a loop multiplies the cost of its body. Sizes come from the schema's
+`maxItems`, `maxProperties` and `maxLength`; without a limit a value may fill a request of 3 MiB. The cost of a rule
+below a list or map counts once for each element.
 
 The prices, and the places where a size is looked up, are those of cel-go's `checker.Cost` and of Kubernetes'
-`CostEstimator`, oddities included, since an accepted definition must be accepted there: a number read from the object
+`CostEstimator`, oddities included, so that both accept the same definitions: a number read from the object
 has size 0, and a field whose name is a reserved word has no known size when it is written unescaped. The expression
 comes from the engine as a protobuf message; its macros of two variables (`celmacros.py`) are priced as cel-go's own.
 """
@@ -93,12 +93,12 @@ def _text(node: Node, limit: int | None) -> Sized:
 
 
 def most_times(found: Sized) -> int:
-    """How often a value with these sizes fits into a request, at most."""
+    """The most values with these sizes that fit into a request."""
     return _REQUEST // (found.least + 1)
 
 
 def elements_below(node: Node) -> int | None:
-    """How many values of the subschemas a value of a schema has for each of them; None without a limit."""
+    """The most elements or entries of a value under this schema; 1 for any other type, None without a limit."""
     key = {"array": "maxItems", "object": "maxProperties" if node.get("additionalProperties") else ""}.get(
         node.get("type") or "")
     if not key:
@@ -266,7 +266,7 @@ class _Local:
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """A value that a function gets."""
+    """An argument of a function."""
 
     expr: _Expr | None
     path: list[str]
@@ -600,7 +600,7 @@ class _Estimate:
         return _UNKNOWN if argument.size is None else argument.size
 
     def _looked_up(self, argument: _Argument) -> Range:
-        """The size of an argument of Kubernetes' functions, for which its place counts, too."""
+        """The size of an argument of a function of Kubernetes: its own, or else the size of the field that it reads."""
         return argument.size or self._size_at(argument.path) or _UNKNOWN
 
     def _element(self, argument: _Argument) -> _Argument | None:

@@ -1,10 +1,10 @@
 """Kubernetes' own CEL functions for rules: lists, regex, url, ip, cidr, quantity, and cel-go's sets.
 
 Each `Function` has a signature in a small language that the engine translates: names for scalars, ``[T]`` for lists,
-``{T}`` for maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values. For the
-functions these are canonical texts, so that they are equal when their values are. A ValueError of a function is an
-error of the rule. `authorizer_functions` are those of `authorizer`, which policies and conditions of webhooks have, and
-rules of a CRD do not. `celmacros.py` has formats and macros of two variables.
+``{T}`` for maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values. Functions
+get and return opaque values as canonical texts, so that equal values have equal texts. A ValueError of a function is an
+error of the rule. `authorizer_functions` are the methods of `authorizer`: expressions of policies and conditions of
+webhooks have it, rules of a CRD do not. `celmacros.py` has formats and macros of two variables.
 """
 
 from __future__ import annotations

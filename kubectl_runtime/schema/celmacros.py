@@ -1,19 +1,19 @@
-"""What cel-go has and the engine lacks, as text that the engine compiles: macros of two variables, and named formats.
+"""Rewrites two features of cel-go that the engine lacks, macros of two variables and named formats, as text for it.
 
-    list.all(i, v, P), map.exists(k, v, P), existsOne, exists_one     over the indexes or keys, `v` bound in each step
-    transformList(i, v, T), transformList(i, v, P, T)                 likewise, a list
-    transformMap(k, v, T), (k, v, P, T); transformMapEntry            a map of the keys and the values; of the entries
-    format.dns1123Label().validate(text)                              none, or the list of what is wrong
-    format.named("uri")                                               the format, or none
+- `list.all(i, v, P)`, `map.exists(k, v, P)`, `existsOne`, `exists_one`: over indexes or keys, with the value as `v`
+- `transformList(i, v, T)`, `transformList(i, v, P, T)`: a list of the results
+- `transformMap(k, v, T)`, `transformMap(k, v, P, T)`: a map with the same keys; `transformMapEntry`: a map of entries
+- `format.dns1123Label().validate(text)`: none, or the list of errors
+- `format.named("uri")`: the format, or none
 
-The engine takes no macro of one's own, and no optional value from a function. So the receiver is bound to a name, and
-what is optional is decided by the expression itself:
+The engine accepts neither new macros nor functions that return optional values. Therefore the expanded expression binds
+the receiver to a name, and makes optional values itself:
 
     self.all(k, v, v > 0)     cel.bind(r, self, kubernetes__keys(r).all(k, cel.bind(v, r[k], v > 0)))
 
-An expression without these names is left as it is, and so is what cannot be read: the compiler then says what is wrong
-with it. An error of the compiler in an expanded text names no column. Each step counts as one of the engine's
-10,000 iterations, and each bound name is a level of its 32. Linear in the length of the text.
+An expression without these names stays as it is. So does an expression that cannot be parsed: the compiler then reports
+its error. An error of the compiler in an expanded text names no column. Each step counts as one of the engine's 10,000
+iterations, and each bound name as one of its 32 levels. The time is linear in the length of the text.
 """
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class _NotReadable(Exception):
 
 
 class _Expansion:
-    """One expression on its way. Values with fields, calls and indexes behind them are kept as one piece each."""
+    """The expansion of one expression. A value is one piece together with the fields, calls and indexes that follow
+    it."""
 
     def __init__(self, expression: str) -> None:
         self._tokens = [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(expression)]
@@ -66,7 +67,7 @@ class _Expansion:
         return whole
 
     def _parts(self, end: str) -> list[str]:
-        """What stands between commas up to the closing bracket `end`, expanded; a last empty part is dropped."""
+        """The expanded parts between commas, up to the closing bracket `end`; an empty last part is dropped."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _NotReadable
@@ -160,13 +161,13 @@ class _Expansion:
 
 
 def _is_open(pieces: list[str]) -> bool:
-    """Whether what comes next is a field of what stands there, or the value of an operator."""
+    """Whether the next piece continues the last one: a field after a dot, or the operand of an operator."""
     last = next((piece for piece in reversed(pieces) if piece.strip()), "")
     return last in (".", "?")
 
 
 def functions() -> Iterator[Function]:
-    """What expanded expressions call, and the formats by their names."""
+    """The functions that expanded expressions call, and a function for each named format."""
     yield Function("kubernetes__keys", ("[dyn]",), "[int]", lambda items: list(range(len(items))), member=False)
     yield Function("kubernetes__keys", ("{dyn}",), "[string]", list, member=False)
     yield Function("kubernetes__zip", ("[dyn]", "[dyn]"), "dyn", _zip, member=False)

@@ -316,8 +316,8 @@ LABEL_VALUE_MESSAGE = ("a valid label must be an empty string or consist of alph
 
 
 def _masked(name: str, prefix: bool) -> str:
-    """The name to check: a prefix may end with a dash, since characters follow, so the real server puts an "a" for its
-    last two."""
+    """The text that is checked for a name. A prefix (generateName) may end with a dash, because characters follow it:
+    like the real server, replace the dash and the character before it by an "a"."""
     return name[:-2] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 

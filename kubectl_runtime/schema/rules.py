@@ -34,7 +34,7 @@ _LONGEST_MESSAGE = 5120
 class Costs:
     """The estimated costs of the rules of one schema, for the limits that an API server has for each rule and for all.
 
-    `each=False`: a single rule may cost what it likes, as for a schema that an update does not change.
+    `each=False`: a single rule has no limit, as for a schema that an update does not change.
     """
 
     def __init__(self, *, each: bool = True) -> None:
@@ -77,8 +77,8 @@ def rule_definition_causes(schema: Node, path: str = "", costs: Costs | None = N
 
 def _definitions(node: Node, path: str, costs: Costs, count: int | None, *, comparable: bool,
                  root: bool = False) -> Iterator[Cause]:
-    """The errors of a schema, those of its subschemas first; `count` says how many values it has in an object at most,
-    None without a limit."""
+    """The errors of a schema, those of its subschemas first. `count`: the most values under it in one object, None
+    without a limit."""
     below = celcost.elements_below(node)
     many = None if count is None or below is None else celcost.times(count, below)
     for child, level, place in children(node, path):
@@ -192,8 +192,8 @@ class Rules:
 
     own: tuple[_Rule, ...]
     all_hold: cel.Program | None
-    """All rules except transition rules, combined: if it holds, which is the common case, each of them does. None if
-    there are none, or if they cannot be combined; then `optional` says that each must be checked."""
+    """All rules except transition rules, combined. It usually holds, and then no single rule has to be checked. None if
+    there are no such rules. Also None if they cannot be combined; then `optional` is set, and each is checked."""
     optional: bool
     """A rule may fail for a value without an old value although `all_hold` is true."""
     convert: Callable[[Any], Any] | None

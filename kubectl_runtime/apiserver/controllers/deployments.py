@@ -1,7 +1,7 @@
 """Deployments create a ReplicaSet for each version of their template and shift the replicas from the old to the new
 one.
 
-One look at a Deployment takes one step:
+The controller takes one of these steps at a time for a Deployment:
 
 - paused: scale its ReplicaSets with its own size, without a new ReplicaSet.
 - size changed: scale the ReplicaSets (several in proportion), then write the status.

@@ -1,6 +1,6 @@
 """StatefulSets create numbered Pods, one after the other or in parallel, each with its own claims.
 
-The steps of one look at a StatefulSet:
+One step of the controller for a StatefulSet:
 
 - A Pod that has ended is deleted, and created again under its name.
 - A missing Pod is created with its claims. OrderedReady: one at a time, when the Pods before it are available.
@@ -128,7 +128,7 @@ def _differs(status: Object, before: Object) -> bool:
 
 
 class OneSet:
-    """One StatefulSet during a look at it."""
+    """One StatefulSet during one step of the controller."""
 
     def __init__(self, cluster: Cluster, version: Version, obj: Object, members: dict[int, Member],
                  current: Revision, update: Revision) -> None:

@@ -241,8 +241,8 @@ class CustomStrategy(Strategy):
                  storage_version: str, *, changed: bool = False, converter: WebhookConverter | None = None) -> None:
         """`version` is an entry of the CRD's spec.versions, `schemas` are the openAPIV3Schemas of all versions.
 
-        With `changed` the CRD had another form before: stored objects may lack defaults, which reads fill in, and have
-        removed fields, which reads leave out. `converter` converts between versions; without it they differ only in
+        `changed`: the CRD was changed since objects were stored. Reads then fill in missing defaults and leave out
+        fields that the schema no longer has. `converter` converts between versions; without it they differ only in
         their schemas.
         """
         self._group, self.kind = group, kind

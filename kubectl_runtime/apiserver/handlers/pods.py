@@ -1,6 +1,6 @@
 """Subresources of Pods that are actions: binding, logs, exec, attach, port-forward.
 
-All but binding answer as `server.kubelet` was set up.
+`server.kubelet` decides the answers of all except binding.
 """
 
 from __future__ import annotations

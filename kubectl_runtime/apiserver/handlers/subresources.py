@@ -1,7 +1,7 @@
 """Subresources with bodies of their own kind: /scale (``autoscaling/v1`` Scale), and the token of a service account.
 
-The token is an opaque text, not a JWT: only this server can say whose it is. It expires on the server's clock. The
-object that it is bound to (a Pod, a Secret, a Node) must exist when the token is issued, and may be deleted then.
+The token is an opaque text, not a JWT: only this server knows its user. It expires on the server's clock. The
+object that it is bound to (a Pod, a Secret, a Node) must exist when the token is issued, and may be deleted later.
 """
 from __future__ import annotations
 

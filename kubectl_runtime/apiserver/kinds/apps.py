@@ -428,7 +428,7 @@ class ControllerRevisionStrategy(BuiltinStrategy):
         return False
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Refuse another data, or with a patch another text of it."""
+        """Refuse a change of `data`; in a patch also equal data that is written differently."""
         causes = super().validate_update(new, old, subresource, ctx)
         if not ctx.sent and _spaced_data(ctx.stored_bytes) is not None and new.get("data") == old.get("data"):
             causes.append(errors.immutable("data", new.get("data")))

@@ -42,7 +42,7 @@ class Behaviour:
     run: float | None = None
     """Seconds from running until it ends; None if it does not end by itself."""
     exit_code: int = 0
-    """Its exit code at that end."""
+    """Its exit code when it ends by itself."""
     endings: int | None = None
     """How many of its runs end in this way, while later runs do not end; None for all."""
     stop: float | None = None

@@ -268,8 +268,8 @@ def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation
 
 def matched(ctx: RequestContext, match: Match, asked: Attributes, *, rules: tuple[Object, ...] | None = None
             ) -> tuple[ServedResource, Kind] | None:
-    """The resource and kind as which a match sees the operation; None if it does not apply. `rules` replace those of
-    the match. Raises the 404 of a missing namespace."""
+    """The resource and kind under which `match` applies to the operation; None if it does not apply. `rules` replace
+    those of the match. Raises the 404 of a missing namespace."""
     missing: errors.StatusError | None = None
     try:
         if not _is_in_namespace(ctx, match.namespace_selector, asked):
