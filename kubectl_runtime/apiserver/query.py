@@ -434,7 +434,7 @@ TOO_OLD = ("The provided continue parameter is too old to display a consistent l
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """Where the next page starts, and which resourceVersion it shows."""
+    """The start of the next page, and the resourceVersion that it shows."""
 
     rv: int
     start: str  # the lowest key of the next page; within the namespace if the list has one

@@ -77,7 +77,7 @@ Object = dict[str, Any]
 
 
 class StrategyContext(Protocol):
-    """What a strategy may read of the request and of the server."""
+    """The parts of the request and of the server that a strategy may read."""
 
     @property
     def now(self) -> datetime: ...

@@ -146,7 +146,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _on_file(path: Path, function: Callable[[Path], T]) -> T:
-    """What the function does with a file, whose errors need no traceback."""
+    """The result of `function(path)`; an error of the file becomes a CommandError without a traceback."""
     try:
         return function(path)
     except OSError as error:

@@ -207,7 +207,7 @@ class ScopedRun(Protocol):
     """The record of the run's object from the last write of it in this run; None without one."""
 
     def begins_write(self, ref: ObjectRef | None) -> None:
-        """A write of `ref` (None: of a new object) is about to be sent."""
+        """A write of `ref` (None for a new object) is about to be sent."""
 
     def wrote(self, write: Any) -> None:
         """The server answered a write, a `client.api.client.Write`."""

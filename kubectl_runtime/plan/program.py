@@ -58,7 +58,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Program:
-    """What `build` returned."""
+    """A program: the result of `build`."""
 
     made: BoundController[Any] | Manager
     controllers: tuple[BoundController[Any], ...]

@@ -63,7 +63,7 @@ def _leaves(text: str) -> Iterator[str]:
 
 
 _TOKEN = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
-"""What may be base64."""
+"""A text that may be base64."""
 _INSIDE = 8
 """The least length of a secret that is looked for inside of base64, where shorter ones occur by chance."""
 
@@ -205,13 +205,14 @@ class Plan:
     failed: tuple[Problem, ...]
     """Objects whose last run raised, with the error and its line."""
     unknown: tuple[Problem, ...]
-    """What the plan cannot know, and why: a missing permission, a kind that was not read, refused outside access."""
+    """The unknown parts of the plan, and why they are unknown: a missing permission, a kind that was not read, refused
+    outside access."""
     loops: tuple[Problem, ...]
     """Objects that never stop changing."""
     definitions: tuple[Problem, ...]
-    """What the program's CRDs remove from those of the cluster, or why the server refuses them."""
+    """Parts of the cluster's CRDs that the program's CRDs remove, or the reason why the server refuses them."""
     not_simulated: tuple[str, ...]
-    """What was left out, as text: kinds whose controllers did not run, parts of the program."""
+    """Parts that were not simulated, as text: kinds whose controllers did not run, parts of the program."""
     changes: tuple[Change, ...]
     """All of `created`, `changed` and `deleted`, in the order in which they happen."""
     source: str = ""

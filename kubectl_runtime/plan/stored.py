@@ -218,7 +218,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Shape(msgspec.Struct):
-    """What a plan relies on in every object."""
+    """The fields of every object that a plan needs."""
 
     apiVersion: str
     kind: str

@@ -139,7 +139,7 @@ def _look_before(there: CustomResourceDefinition | None, definition: dict[str, A
 
 
 class TimeLeft:
-    """What is left of `span` seconds; never 0, so that a wait still looks once."""
+    """The rest of `span` seconds. It is never 0, so that a wait still reads once."""
 
     def __init__(self, clock: Clock, span: float) -> None:
         self.span = span

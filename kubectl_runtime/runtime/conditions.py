@@ -57,7 +57,7 @@ class NeverReady(KubeError):
 
 
 def rule_of(gvk: GroupVersionKind) -> Missing | None:
-    """What an object of this kind still lacks; None for an unknown kind."""
+    """The rule that returns what an object of this kind still lacks; None for an unknown kind."""
     return RULES.get((gvk.group, gvk.kind))
 
 

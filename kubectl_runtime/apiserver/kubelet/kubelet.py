@@ -159,7 +159,7 @@ class Kubelet:
         return self._find(self._forwards, "portforward", namespace, pod, str(port))
 
     def given(self, what: str) -> str:
-        """What was set for `log`, `exec`, `attach` or `portforward`, in words for an error; "" if nothing was."""
+        """The setting of `log`, `exec`, `attach` or `portforward`, in words for an error; "" if it is not set."""
         with self._lock:
             keys = [key for known in (self._logs, self._handlers, self._forwards) for key in known
                     if key[0] == what and key not in self._own]

@@ -163,7 +163,7 @@ class Timers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a node provides for its Pods."""
+    """The parts of a node that its Pods need."""
 
     now: datetime
     host: str

@@ -75,7 +75,7 @@ log = guarded_logger(__name__)
 
 
 class Rules(Protocol):
-    """What a rule needs from its collection; see `PodRules`."""
+    """The collection of rules, as a rule sees it; see `PodRules`."""
 
     def enforce(self, rule: PodRule) -> None: ...
 

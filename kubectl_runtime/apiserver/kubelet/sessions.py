@@ -363,7 +363,7 @@ class LogTail:
         return self._over
 
     def poll(self) -> bytes | None:
-        """What was written since the last call; None if nothing was."""
+        """The bytes written since the last call; None if there are none."""
         pieces, ended = self._log.since(self._next)
         self._next += len(pieces)
         data = b"".join(self._shown(piece) for piece in pieces)

@@ -61,7 +61,7 @@ def charge(storage: Storage, resource: ServedResource, new: Object, old: Object 
 
 
 def usage(storage: Storage, quota: Object, *, only: Iterable[str] | None = None) -> Amounts:
-    """What a namespace uses of the resources in a quota."""
+    """The usage of a quota's resources in a namespace."""
     wanted = set(only) if only is not None else set(dig(quota, "spec.hard") or ())
     total = dict.fromkeys(wanted, Fraction(0))
     namespace = quota["metadata"]["namespace"]

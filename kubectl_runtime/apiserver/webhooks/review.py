@@ -258,7 +258,8 @@ class Match(Protocol):
 
 
 def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation | None:
-    """How a webhook sees an operation; None if it is not called for it. The module docstring has the errors."""
+    """The form in which a webhook gets an operation; None if it is not called for it. The module docstring has the
+    errors."""
     target = matched(ctx, hook, asked)
     if target is None:
         return None

@@ -364,13 +364,13 @@ class Client:
         self.reachability = Reachability()
         """Whether the server is reachable; all watches of the client wait for it together."""
         self.refusals = Refusals()
-        """What the server was found not to support."""
+        """Features that the server has refused."""
         self.own_writes = OwnWrites.checked(own_writes)
         self.write_defaults = WriteDefaults(field_manager=field_manager, field_validation=field_validation,
                                             dry_run=dry_run)
         """Options for writes whose verb sets none."""
         self.shared = Shared()
-        """What the users of this client, and of clients derived from it, share."""
+        """The state that this client shares with clients derived from it."""
         self._carriers = Carriers(config, session=session, through_session=use_session_send,
                                   connections=connections_for(workers), clock=clock)
         rules = self._carriers.rules

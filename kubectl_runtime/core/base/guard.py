@@ -19,7 +19,7 @@ The text of an exception is user code too, so it is read by `described`, never b
 - `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, its line is lost, and the
   error goes to stderr, as in `logging`. It does not go to the caller, which may be a watch, or a call whose write was
   carried out.
-- `Home.check` ends the child of a fork that user code made and returned from.
+- `Home.check` ends the child of a fork, if user code forked and then returned in the child.
 - `check_api`, `check_callback` and others refuse arguments that would only fail later, in a thread, again and again.
 - `mapping`, `part_of`, `condition_of` and others read an object's plain form without trust: a part that is absent, null
   or of another type is empty.
@@ -139,7 +139,7 @@ def _tell_stderr(what: str, error: BaseException) -> None:
 T = TypeVar("T")
 
 Given: TypeAlias = str | Callable[..., str]
-"""What the call was about: text such as `Apply of pod a`, or a function that makes it of the call's arguments."""
+"""The subject of a call: text such as `Apply of pod a`, or a function that makes it of the call's arguments."""
 
 WITHIN = 60.0
 """Seconds."""

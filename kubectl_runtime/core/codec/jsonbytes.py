@@ -469,8 +469,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """Where two JSON values differ: each path, with both values there (`MISSING` for none). 1 is neither true nor 1.0.
-    Lists of equal length are compared item by item, others differ as a whole. The keys of `one` come first, in its
+    """The differences of two JSON values: each path, with both values there (`MISSING` for none). 1 is neither true nor
+    1.0. Lists of equal length are compared item by item, others differ as a whole. The keys of `one` come first, in its
     order, then the keys that only `other` has."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:

@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lineage:
-    """Where the items of lists come from; the lists are those of the compared plain forms."""
+    """The origins of the items of lists. The lists are those of the compared plain forms."""
 
     _numbers: dict[int, int] = field(default_factory=dict)
     _places: dict[int, tuple[tuple[int, int] | None, ...]] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class _Fields:
 
 
 class _Shape:
-    """Where values of one type contain lists of records."""
+    """The places in values of one type that hold lists of records."""
 
     __slots__ = ("entries", "fields", "item", "kept")
 
@@ -128,7 +128,7 @@ class RecordLists:
             len(now) == len(then) and all(map(is_, now, then)) for now, then in zip(items, kept, strict=True))
 
     def lineage(self, kept: Kept | None, base: View, now: View) -> Lineage:
-        """Where the items of `now` come from; `base` is decoded from the same bytes as the view of `kept`.
+        """The origins of the items of `now`. `base` is decoded from the same bytes as the view of `kept`.
 
         `kept` is None when all items are in their original places; then both plain forms may be limited to the same
         fields.

@@ -60,7 +60,7 @@ class AppliedMemory:
         return len(self._applied)
 
     def get(self, key: ChildKey) -> Applied | None:
-        """What was applied last; None when nothing was, or it was forgotten."""
+        """The last apply; None when there was none, or it was forgotten."""
         with self._lock:
             if (found := self._applied.get(key)) is not None:
                 self._applied.move_to_end(key)
@@ -149,7 +149,8 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def applied_of(record: Record, manager: str) -> dict[str, Any]:
-    """What `manager` has applied of a whole object, with the values; empty if nothing. Raises DecodeError."""
+    """The fields of a whole object that `manager` has applied, with their values; empty if there are none. Raises
+    DecodeError."""
     content = plain_object(record.raw, record.enveloped, ObjectRef(record.resource, record.name))
     return applied_fields(content, manager) or {}
 

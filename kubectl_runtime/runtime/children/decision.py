@@ -222,7 +222,7 @@ def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None
     """The action for a child with this desired state, and the contest that prevents the apply, if any.
 
     `seen`: the object of its name, None when there is none. `values`: a digest of the values of our entry's fields, if
-    they are kept. `may_lag`: `seen` may be from before the last apply. `now`: of the clock.
+    they are kept. `may_lag`: `seen` may be from before the last apply. `now`: the clock's time.
     """
     if seen is None:
         return Do.CREATE, None

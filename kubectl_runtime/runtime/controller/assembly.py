@@ -136,11 +136,11 @@ class Assembly(Generic[K]):
         jitter = rng or random.Random()
         self._taken = TakenWatches(plan, on_bug, jitter)
         self.pulls: dict[str, Callable[[], None]] = {}
-        """What other threads have to run until `draining`, by name: user streams and trigger sources."""
+        """Functions that other threads run until `draining`, by name: user streams and trigger sources."""
         self._serving: dict[Share, Planned] = {}
         """The watches that reads use."""
         self.drained = ""
-        """What was in progress when the stop began, as text."""
+        """The work in progress when the stop began, as text."""
         main = plan.main
         self._take_watches(main)
         assert main.store is not None
@@ -177,7 +177,7 @@ class Assembly(Generic[K]):
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
         self.housekeeping = self._housekeeping(jitter)
-        """What the dispatcher does besides runs; returns the seconds until it is due again."""
+        """Further work of the dispatcher; returns the seconds until it is due again."""
         self._attach_divided()
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)

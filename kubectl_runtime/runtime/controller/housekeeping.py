@@ -314,7 +314,7 @@ class BlockedLog:
 
     def __init__(self, logger: GuardedLogger, clock: Clock, held: Callable[[], Held | None],
                  run_timeout: float | None) -> None:
-        """`held()` returns None while a worker is free. `run_timeout`: of the controller."""
+        """`held()` returns None while a worker is free. `run_timeout`: the controller's."""
         self._logger = logger
         self._clock = clock
         self._held = held

@@ -55,16 +55,16 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
 GoneFunction = Callable[[ObjectRef, Context[Any]], object]
-"""What a controller calls for a key without an object in the store."""
+"""A controller calls this for a key whose object is not in the store."""
 
 
 @dataclass(frozen=True)
 class WatchPlan:
     """One watch (or one for each namespace of an Api of several): the Api, the config, and the requests that follow.
 
-    `store`: of the main objects, which exists before the start; other plans get theirs at the start. `modify` prunes
-    what is stored. `indexes`: kept for its kind. `declared_by`: the code that declares them, for hints. `is_owned`: the
-    reconciler makes its objects.
+    `store`: the store of the main objects exists before the start; other plans get a store at the start. `modify`
+    prunes what is stored. `indexes`: the indexes of its kind. `declared_by`: the code that declares them, for hints.
+    `is_owned`: the reconciler makes its objects.
     """
 
     api: WatchApis[Any]

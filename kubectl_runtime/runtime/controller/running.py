@@ -75,10 +75,10 @@ class Threads:
     def __init__(self, name: str, workers: Sequence[threading.Thread], runs: Callable[[], list[Run]],
                  failed: Callable[[str, BaseException], None], shares: Callable[[], Sequence[Share]],
                  leaving: Callable[[], Sequence[threading.Thread]] = lambda: ()) -> None:
-        """`name`: of the controller. `workers`: threads of its executor. `runs` returns the runs in progress, in any
-        thread. `failed(what, error)` is called with the exception that ended a thread. `shares` returns the shares of
-        watches; their threads are the controller's once no other controller uses them. `leaving` returns the threads of
-        watches that were given back."""
+        """`name`: the controller's name. `workers`: threads of its executor. `runs` returns the runs in progress, in
+        any thread. `failed(what, error)` is called with the exception that ended a thread. `shares` returns the shares
+        of watches; their threads are the controller's once no other controller uses them. `leaving` returns the threads
+        of watches that were given back."""
         self._name = name
         self._workers = workers
         self._runs = runs

@@ -129,7 +129,7 @@ class ShutdownLog:
     thread. Only `finish` blocks."""
 
     def __init__(self, logger: GuardedLogger, name: str) -> None:
-        """`name`: of the thread."""
+        """`name`: the name of the thread."""
         self._logger = logger
         self._lines: SimpleQueue[Line | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -245,7 +245,7 @@ class Lifecycle:
         self._claims = threading.Lock(), threading.Lock()
         """Locks for the end of the work, and for the rest: the thread that takes one does the step."""
         self.still_running: list[StillRunning] = []
-        """What did not end. Complete once it has ended."""
+        """Threads that did not end in time. The list is complete once the shutdown has ended."""
         self._ending = Thread(target=self._end, name=f"{name} ending", daemon=True)
 
     # --- what it is now ---

@@ -261,7 +261,7 @@ class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
 
 class ShardRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """What the watches of this process store of one shard, if objects are divided by ranges."""
+    """The objects of one shard that this process stores, if objects are divided by ranges."""
 
     shard: int
     objects: int = 0

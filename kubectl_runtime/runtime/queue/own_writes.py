@@ -48,7 +48,7 @@ class RunWrites:
 
     def __init__(self) -> None:
         self.begun: dict[int, tuple[Key | None, Record | None]] = {}
-        """What each thread is about to write (None: a new object), and the stored object."""
+        """For each thread the key that it is about to write (None: a new object), and the stored object."""
         self._versions: dict[Version, None] = {}
         self._compared: dict[Version, tuple[Record, bytes]] = {}
         self.last: list[tuple[Record | None, Record]] = []

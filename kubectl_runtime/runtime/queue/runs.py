@@ -118,7 +118,7 @@ class FailureState:
     foreign: int = 0
     """How many of the last failing runs in a row had writes that changed nothing and yet got a new version."""
     last_failure: object = None
-    """What the log keeps of the failure (`LastFailure`)."""
+    """The failure as the log keeps it (`LastFailure`)."""
 
 
 class Failures(Generic[K]):
@@ -348,7 +348,7 @@ class Run:
     latest: Record | None = None
     """The object as the server returned it for the last write of this run."""
     reads: dict[Any, Any] | None = None
-    """What the run has read as dependencies, and which values matter (see `runtime.reads`)."""
+    """The objects that the run has read as dependencies, and the values that matter (see `runtime.reads`)."""
     reads_over = False
     """The run has ended: later reads by its context are no dependencies."""
     ends_reads = False

@@ -90,7 +90,7 @@ class RunningRow(NamedTuple):
     waited: float
     attempt: int
     last_failure: object
-    """What the log keeps of the failure before (`LastFailure`); None when there was none."""
+    """The failure before this run as the log keeps it (`LastFailure`); None when there was none."""
 
 
 class ScheduledRow(NamedTuple):

@@ -143,7 +143,7 @@ class Source:
     """A watch, and the nodes that it keeps up to date."""
 
     def __init__(self, target: Target, namespace: str | None, name: str = "", fields: str = "") -> None:
-        """`name`: of the only object that it watches; `fields`: its field selector."""
+        """`name`: the name of the only watched object, if any. `fields`: the field selector."""
         self.target = target
         self.namespace = namespace
         self.name = name

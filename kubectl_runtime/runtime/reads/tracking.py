@@ -401,7 +401,7 @@ class Reads:
         return target.resource.kind == self._resource.kind and target.resource.group == self._resource.group
 
     def _place_of(self, target: Target, namespace: str | None) -> str | None:
-        """Where the kind is watched: everywhere (None), in the chosen namespaces, or in the namespace."""
+        """The scope of the watch for a read: everywhere (None), the chosen namespaces, or the namespace."""
         if self._chosen is not None and target.namespaced:
             source = target.sources.get((CHOSEN, "", "")) or self._made(Source(target, CHOSEN))
             return CHOSEN if namespace is None or source.covers(namespace) else namespace

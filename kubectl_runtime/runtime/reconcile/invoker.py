@@ -119,7 +119,7 @@ def _is_ours(trace: TracebackType) -> bool:
 
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
-"""What `logging` takes as `exc_info`."""
+"""The type of `exc_info` in `logging`."""
 
 SINGLY, WITHIN = 10, 60.0
 """This many keys that fail alike are logged by name within this many seconds."""
@@ -129,7 +129,7 @@ MOST_KINDS = 20
 
 
 Alike = tuple[str, int]
-"""What groups failures: the class of the error and its code."""
+"""The key by which failures are grouped: the class of the error, and its code."""
 
 OTHER_KINDS: Alike = ("errors of many kinds", 0)
 

@@ -100,7 +100,7 @@ class LoopDetector:
         self._clock = clock
         self._lock = threading.Lock()
         self.trails: OrderedDict[Key, _Trail] = OrderedDict()
-        """What keys did lately that wrote something or asked to run again at once. Only changed here."""
+        """The recent runs of keys that wrote something or asked to run again at once. Changed only in this class."""
         self._bytes = 0
         self._found: deque[Loop] = deque(maxlen=KEPT)
 

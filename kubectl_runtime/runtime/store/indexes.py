@@ -31,7 +31,7 @@ IndexFunctions = Mapping[str, Callable[[K], Iterable[Hashable] | Hashable | None
 
 IndexFunction = Callable[[Record], Any]
 Values = tuple[Hashable, ...]
-"""What an index function returned for one object, each value once."""
+"""The values that an index function returned for one object, each once."""
 IndexName: TypeAlias = tuple[object, str]
 """Scope and name."""
 

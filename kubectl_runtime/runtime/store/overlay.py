@@ -89,7 +89,7 @@ class Own:
     mark: int = 0
     """The number of the write. A list that began when `count` was at least this number began after the answer."""
     values: dict[IndexName, Values] = field(default_factory=dict)
-    """What index functions returned for `record`, once they were called."""
+    """The results of index functions for `record`, once they were called."""
 
 
 def number_of(version: str | None) -> int | None:

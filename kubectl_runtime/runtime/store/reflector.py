@@ -155,7 +155,8 @@ class StoreWriter(Generic[K]):
         """Replace everything by `records`, which the store takes over; `changes` is how they differ from before.
         Returns the observers to notify, and written objects that were not stored and that the list shows to be deleted.
 
-        `version`: of the list. `mark`: what `mark()` returned when its request began; None when the list may be older.
+        `version`: the list's version. `mark`: what `mark()` returned when its request began; None when the list may be
+        older.
         """
         state, size = self.state, sum(len(record.raw) for record in records.values())
         while True:
@@ -281,7 +282,8 @@ class Reflector:
 
     def __init__(self, writer: StoreWriter[Any], *, relist_triggers: bool = False,
                  undelivered: Sequence[Record] = ()) -> None:
-        """`undelivered`: of a reflector that failed before; the first list delivers what became of these objects."""
+        """`undelivered`: objects that a failed reflector did not deliver; the first list delivers their present
+        state."""
         self._writer = writer
         self._relist_triggers = relist_triggers
         self._undelivered = undelivered

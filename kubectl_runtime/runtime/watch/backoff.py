@@ -59,7 +59,7 @@ class WatchTarget:
     field_selector: str | None = None
     shard: str | None = None
     selection: str = ""
-    """What chooses the namespaces, where they come and go."""
+    """The selection of namespaces, as text; empty if they are fixed."""
 
     @classmethod
     def of(cls, api: Any, config: Any) -> WatchTarget:

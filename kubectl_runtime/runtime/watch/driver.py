@@ -78,7 +78,7 @@ Identity = tuple[str, str] | None
 """Uid and version of an object; None when there is no object."""
 
 Held = tuple[Identity, Identity]
-"""What is stored, and what readers see."""
+"""The stored object, and the object that readers see."""
 
 _NOT_HELD: Held = None, None
 

@@ -29,10 +29,10 @@ WatchBatch: TypeAlias = Sequence[RecordEvent]
 """
 
 WatchApi: TypeAlias = Api[K] | SelectedNamespaces[K]
-"""What one watch serves."""
+"""The Api of one watch."""
 
 WatchApis: TypeAlias = WatchApi[K] | Namespaces[K]
-"""What one store serves: a watch, or one watch for each namespace."""
+"""The Api of one store: one watch, or one watch for each namespace."""
 
 
 def apis_of(api: WatchApis[K]) -> Sequence[WatchApi[K]]:

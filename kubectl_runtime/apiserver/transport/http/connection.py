@@ -118,7 +118,7 @@ LINGER = 0.5  # seconds that a client has to read the last answer while it still
 
 
 class Tls(Protocol):
-    """What the listener needs for TLS; see `credentials.ServerTls`."""
+    """The listener's side of TLS; see `credentials.ServerTls`."""
 
     def accept(self, connection: socket.socket) -> socket.socket:
         """Make the handshake. Raises OSError."""
