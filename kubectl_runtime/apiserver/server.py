@@ -368,8 +368,8 @@ class ApiServer:
     def restart(self, *, fresh: bool = False, lose_history: bool = False, initializing: Duration = 0,
                 loading_roles: Duration = 0) -> None:
         """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
-        versions). Blocks and raises as `stop` and `start`; clients are refused until it is back. Watches of transports
-        end too. A server that was never started, and is used only through transports, binds nothing.
+        versions). Blocks and raises like `stop` and `start`; clients are refused until it is back. Watches of
+        transports end too. A server that was never started, and is used only through transports, binds nothing.
 
         A kube-apiserver that restarts loses its history, so that watches from earlier versions expire (410);
         `lose_history` does the same here. For `initializing` seconds on the clock the server then answers as a

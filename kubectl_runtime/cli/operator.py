@@ -171,7 +171,7 @@ def _value(election: LeaderElection, name: str) -> Any:
 
 
 def client_of(options: RunOptions) -> Client:
-    """Return the program's client with the chosen observers. Raises as `config_of`; CommandError if --tracing lacks
+    """Return the program's client with the chosen observers. Raises like `config_of`; CommandError if --tracing lacks
     OpenTelemetry."""
     config, observers, layers = config_of(options), list[Observer](), list[Callable[[Stack], Stack]]()
     if options.tracing:

@@ -321,7 +321,7 @@ def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]
     """Return the definitions of classes, sorted by name: one per kind, with the versions of all its classes. The stored
     version is that of the class with `storage`.
 
-    Raises ValueError unless exactly one class of a kind has `storage`, and as `merge_crds`; TypeError as
+    Raises ValueError unless exactly one class of a kind has `storage`. Also raises like `merge_crds` and
     `CustomResource.crd`.
     """
     found = []

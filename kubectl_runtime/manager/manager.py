@@ -362,7 +362,7 @@ class Manager:
         """Call `fn(stop)` in a thread of its own. It works until `stop` is set, then returns within the grace period.
 
         It may return earlier, when its work is done. If it raises, the manager ends with that error. With an election
-        and `needs_leader` it is called when this process leads. Raises as `add`.
+        and `needs_leader` it is called when this process leads. Raises like `add`.
         """
         if not callable(fn):
             raise RequestError(f"add_runnable takes a function of a StopToken, not {type(fn).__name__}")

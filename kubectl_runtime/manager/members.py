@@ -192,7 +192,7 @@ class ControllerMember(Member):
         self._launched = threading.Event()
 
     def start(self) -> None:
-        """Start the controller, whose stores begin to fill. Raises as `Controller.start`."""
+        """Start the controller, whose stores begin to fill. Raises like `Controller.start`."""
         try:
             running = self.running = self._make()
             running.launch(signal_thread=False)

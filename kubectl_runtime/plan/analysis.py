@@ -83,7 +83,7 @@ class Observed:
     took: float = 0.0
     runs: int = 0
     turned_away: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """By the uid of an owner: the kind of an object that the cluster's controllers were refused for it, and why."""
+    """Objects that the cluster's controllers could not create: the uid of the owner -> the kind, and the reason."""
     secrets: set[str] = field(default_factory=set)
     """Secret values, which no text may show."""
     asked: set[tuple[str, str, str, str]] = field(default_factory=set)

@@ -188,7 +188,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
     @abstractmethod
     def apply(self, obj: F, ctx: Context[Any]) -> Action:
-        """Do what `Reconciler.reconcile` does, for an object that is not being deleted; the finalizer is on it."""
+        """Reconcile an object that has the finalizer and is not being deleted; as `Reconciler.reconcile` otherwise."""
 
     @abstractmethod
     def cleanup(self, obj: F, ctx: Context[Any]) -> Action:

@@ -527,7 +527,7 @@ class ReadyCondition:
         self._kind, self._client, self._manager = kind, client, manager
 
     def succeeded(self, obj: Any, ref: ObjectRef, run: ReadyRun, reason: str, message: str) -> None:
-        """The run ended with an Action, which waits for `reason` if there is one. Blocks and raises as `report`."""
+        """The run ended with an Action, which waits for `reason` if there is one. Blocks and raises like `report`."""
         if reason:
             self._write(obj, ref, run, "Unknown", reason, message)
         elif run.waiting_for:
@@ -536,7 +536,7 @@ class ReadyCondition:
             self._write(obj, ref, run, "True", RECONCILED, "")
 
     def failed(self, obj: Any, ref: ObjectRef, run: ReadyRun, error: BaseException) -> None:
-        """The run ended with `error`. Blocks and raises as `report`, and what `str(error)` raises."""
+        """The run ended with `error`. Blocks and raises like `report`, and what `str(error)` raises."""
         reason = _NO_REASON.sub("", type(error).__name__)[:MOST_IN_A_REASON] or "Error"
         self._write(obj, ref, run, "False", reason, str(error))
 

@@ -213,7 +213,7 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
     """Delete the object `name` as it is now. Returns the uid of the deleted object; empty if the object did not exist
     or is gone already.
 
-    Needs the verbs list and delete. Raises as `Api.delete`.
+    Needs the verbs list and delete. Raises like `Api.delete`.
     """
     foresee(api.place, "list")
     params = params or DeleteParams()

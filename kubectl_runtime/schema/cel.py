@@ -418,5 +418,5 @@ class Condition:
 
 @functools.lru_cache(maxsize=1024)
 def condition(expression: str) -> Condition:
-    """The compiled condition. Raises as `Condition`."""
+    """The compiled condition. Raises like `Condition`."""
     return Condition(expression)

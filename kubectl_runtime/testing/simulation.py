@@ -324,7 +324,7 @@ class Simulation:
     def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
         """Settle in small steps of time until `done()`.
 
-        Raises AssertionError, which names the seed, after `limit` simulated seconds, and as `settle`.
+        Raises AssertionError, which names the seed, after `limit` simulated seconds, and like `settle`.
         """
         end = self.clock.monotonic() + seconds(limit)
         while True:

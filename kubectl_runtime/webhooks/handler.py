@@ -253,7 +253,7 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def old(self) -> K | None:
-        """The stored object; None for a CREATE. Raises as `object`."""
+        """The stored object; None for a CREATE. Raises like `object`."""
         if self._old is None:
             self._old = self._read(self.review.raw_old_object, "old object")
         return self._old
@@ -478,7 +478,7 @@ class Admission(Generic[K]):
 
     def mutate(self, request: AdmissionRequest[K]) -> K | None:
         """Return the changed object of the request, or None to leave it as it is. Called for a CREATE or UPDATE,
-        possibly repeatedly, so it must be idempotent. Raises as `validate`."""
+        possibly repeatedly, so it must be idempotent. Raises like `validate`."""
 
     @classmethod
     def verbs(cls) -> tuple[Verb, ...]:

@@ -379,7 +379,7 @@ class ConversionCache:
 
 
 def _write(cluster: Cluster, crd: Object) -> bool:
-    """`_store`, and True in any case: there was or will be a change."""
+    """Store the CRD with `_store`. Always True: the step has changed something, or will."""
     _store(cluster, crd)
     return True
 

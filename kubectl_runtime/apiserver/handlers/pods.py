@@ -96,7 +96,7 @@ def port_forward(ctx: RequestContext) -> HttpResponse:
 
 
 def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> ContainerLog:
-    """The log of a container for which a test set none: an empty one, if Pods run and the container has started."""
+    """The log of a container without a log set by a test: empty if Pods run and the container has started."""
     if not ctx.kubelet.rules.in_use:
         raise not_given(ctx, "log", "server.kubelet.logs(pod, text)", container)
     status = pod.get("status") or {}

@@ -62,8 +62,8 @@ Object = dict[str, Any]
 def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) -> Object:
     """`merged` without the paths of the applier's last set that no entry of `managed` (including its new entry) owns.
 
-    An item or struct that still contains owned fields stays. A last set of a version that is no longer served removes
-    nothing.
+    An item or struct that still contains owned fields stays. If the version of the last set is no longer served,
+    nothing is removed.
     """
     schema = target.schema_of(last.api_version) if last else None
     if last is None or schema is None or not last.fields:

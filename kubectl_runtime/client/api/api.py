@@ -92,7 +92,7 @@ class ServiceAccountToken:
 
 class KindVerbs(PodVerbs[K]):
     """The verbs of `Api` that only some kinds have: of Deployments, Nodes, ServiceAccounts, CertificateSigningRequests.
-    Each blocks for its calls, and raises as `Api.get` and `Api.patch` do."""
+    Each blocks for its calls, and raises like `Api.get` and `Api.patch` do."""
 
     __slots__ = ()
 

@@ -148,7 +148,7 @@ class ApiBase(Generic[K]):
 
     def _write(self, request: Request) -> tuple[int, Record]:
         """Send a write of one object; returns the HTTP status (201 if it was created) and the object in the answer.
-        Blocks and raises as the verbs. For internal use."""
+        Blocks and raises like the verbs. For internal use."""
         statuses: list[int] = []
         record = self._answered(request, self.form.decode_object, seen=statuses.append)
         return statuses[0], record

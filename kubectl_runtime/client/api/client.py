@@ -436,7 +436,7 @@ class Client:
 
     def stream(self, request: Request, *, stop: StopToken | None = None, read_timeout: float | None = None,
                deadline: float | None = None) -> ByteStream:
-        """Open a stream: a watch, a followed log. Blocks until the head of the answer is there; raises as `request`.
+        """Open a stream: a watch, a followed log. Blocks until the head of the answer is there; raises like `request`.
 
         `read_timeout`: the longest silence in seconds (None: no limit). `stop` and `close` end the stream. `deadline`
         applies to its opening.
@@ -466,7 +466,7 @@ class Client:
                          stops=(call.stop,), clock=self.clock)
 
     def server_version(self) -> ServerVersion:
-        """The server's version. Raises as `request` does."""
+        """The server's version. Raises like `request`."""
         request = Request("GET", "/version", "get", None, "get the server's version")
         answer = self.answer(request)
         try:

@@ -59,7 +59,7 @@ class Asked(Protocol):
         """The clock that gives the age of an answer."""
 
     def answer(self, request: Request, *, deadline: float | None = None) -> Answer:
-        """Send the request and return its answer; blocks and raises as `Client.answer`."""
+        """Send the request and return its answer; blocks and raises like `Client.answer`."""
 
 
 class Discovery:
@@ -101,7 +101,7 @@ class Discovery:
         return known
 
     def groups(self, *, refresh: bool = False) -> tuple[ApiGroup, ...]:
-        """The same kinds by group, with each group's versions and preferred version. Raises as `kinds`."""
+        """The same kinds by group, with each group's versions and preferred version. Raises like `kinds`."""
         return groups_of(self.kinds(refresh=refresh))
 
     def resolve(self, name: str) -> ServedKind:

@@ -287,7 +287,7 @@ class Renewal(Generic[Value]):
         """Renew a value that the server rejects; returns whether there is another value, from this or an earlier
         attempt.
 
-        Blocks and raises as `current`. An attempt is made at most once in `QUIET_PERIOD`.
+        Blocks and raises like `current`. An attempt is made at most once in `QUIET_PERIOD`.
         """
         value = self.value
         if value is None or not is_rejected(value):

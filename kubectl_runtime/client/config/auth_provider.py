@@ -65,7 +65,7 @@ class AuthProviderCredentials:
         return self._renewal.current(deadline)
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """Renew the token; returns whether it differs from the `rejected` one. Blocks and raises as `header`."""
+        """Renew the token; returns whether it differs from the `rejected` one. Blocks and raises like `header`."""
         return self._renewal.replaced(lambda header: header == rejected, deadline)
 
     def certificate(self) -> ClientCertificate | None:

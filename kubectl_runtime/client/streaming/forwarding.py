@@ -57,7 +57,7 @@ class ForwardedPort:
         return found
 
     def __iter__(self) -> Iterator[bytes]:
-        """The bytes as they come, until the end. Raises as `recv` does."""
+        """The bytes as they come, until the end. Raises like `recv`."""
         while piece := self.recv():
             yield piece
 

@@ -52,7 +52,7 @@ class LogStream:
 
     def lines(self) -> Iterator[str]:
         """The lines, without their newlines; the last one may be unfinished. A line of more than 16 MiB comes in parts.
-        Blocks and raises as `text`."""
+        Blocks and raises like `text`."""
         return decoded_lines(self)
 
     def close(self) -> None:

@@ -107,8 +107,8 @@ class Channels:
 
     def gathered(self, channel: int, is_enough: Callable[[bytes], bool], timeout: float | None = None) -> bytes:
         """All bytes of `channel`, once `is_enough` is true for them or no more will come. They stay there, so that any
-        number of threads may wait for them. Blocks until then. Raises as `read`, but if the connection broke after some
-        bytes came it returns these.
+        number of threads may wait for them. Blocks until then. Raises like `read`, but if the connection broke after
+        some bytes came it returns these.
 
         `is_enough` is called with the condition held, also by the websocket's thread.
         """
@@ -241,13 +241,13 @@ class ProcessOutput:
             return b""
 
     def __iter__(self) -> Iterator[bytes]:
-        """The pieces as they come, until the end. Raises as `read` does."""
+        """The pieces as they come, until the end. Raises like `read`."""
         while piece := self.read():
             yield piece
 
     def lines(self) -> Iterator[str]:
         """The output as lines of text, without their newlines; bytes that are not UTF-8 are replaced by U+FFFD. Blocks
-        and raises as `read` does."""
+        and raises like `read`."""
         return decoded_lines(self)
 
 
@@ -312,7 +312,7 @@ class AttachedProcess:
         return found
 
     def returncode(self, timeout: Duration | None = None) -> int:
-        """The exit code. Blocks and raises as `status` does, and ApiError for a process that could not be run."""
+        """The exit code. Blocks and raises like `status`, and ApiError for a process that could not be run."""
         status = self.status(timeout)
         if status.status == "Success":
             return 0
@@ -325,7 +325,7 @@ class AttachedProcess:
     def run(self, input: bytes | None = None, *, timeout: Duration | None = None, check: bool = False) -> CompletedExec:
         """Send `input` and end it, read all output, wait for the end, and close the connection.
 
-        Blocks until the process has ended, `timeout` at most for all of it. Raises as `returncode` does, and as
+        Blocks until the process has ended, `timeout` at most for all of it. Raises like `returncode`, and as
         `stdin.close` does when there is a stdin; with `check` also ExecFailed for an exit code other than 0.
         """
         clock = self._channels.websocket.clock

@@ -263,7 +263,7 @@ class ApiAdapter(HTTPAdapter):
 
     def carry(self, call: Call, limits: Limits, clock: Clock) -> Answer:
         """Send a call, and read its answer, without the request and answer classes of requests and urllib3, which cost
-        as much CPU time as the rest of the call. Raises as `_Pool.exchange` and `read_body` do."""
+        as much CPU time as the rest of the call. Raises like `_Pool.exchange` and `read_body` do."""
         pool, request = self._pool, call.request
         connection, answered = pool.exchange(request.method, self._target(call.url, call.headers), request.body,
                                            _headers(call), limits)

@@ -2,12 +2,12 @@
 
 - `request` sends the head in one piece and, together with the body, in one write; http.client writes them separately
   and checks and encodes each line. A head of an unusual form is left to http.client (`request_head`).
-- `received` takes an answer of the most usual form from the received bytes, if the whole answer arrives at once. That
-  is nearly every answer to a call; the classes for answers of http.client, urllib3 and requests cost more CPU time than
-  the rest.
-- `getresponse`, and `received` for any other answer, read the head in one step where it is of the usual form (HTTP/1.1,
-  `Name: value` lines, all of it in the first data). The standard library reads any other head; its limits hold in both
-  cases.
+- `received` returns an answer without http.client, if the whole answer arrives at once and its head is plain, as nearly
+  every answer to a call does. The classes for answers of http.client, urllib3 and requests would cost more CPU time
+  than the rest of the call.
+- For other answers `received` and `getresponse` make http.client's response. They parse a plain head (HTTP/1.1,
+  `Name: value` lines, all of it in the first data) in one step, and leave any other head to the standard library, whose
+  limits hold in both cases.
 - `connect` connects to the address or the proxy (`dialing.py`), and adds a tunnel and TLS as needed, all within the
   time for connecting; a stop token ends it.
 """
@@ -144,7 +144,7 @@ class QuickResponse(http.client.HTTPResponse):
 
 
 def answer_head(file: Any) -> Head | None:
-    """Take the head from the beginning of a buffered `file`; None, with nothing taken, if it is not of the usual form.
+    """Take the head from the beginning of a buffered `file`; None, with nothing taken, if it is not plain.
     Blocks until there is data."""
     seen: bytes = file.peek(1)
     parsed = _parsed(seen)
@@ -160,7 +160,7 @@ def answer_head(file: Any) -> Head | None:
 
 def _parsed(data: bytes) -> tuple[int, str, list[tuple[str, str]], int] | None:
     """Status, reason, header lines and length of the head at the beginning of `data`; None if it is not whole, or not
-    of the usual form."""
+    plain."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -212,8 +212,8 @@ _ELSEWHERE = frozenset(("transfer-encoding", "content-encoding", "connection"))
 
 
 def whole_answer(data: bytes) -> WholeAnswer | None:
-    """The answer that is all of `data`, if it is of the most usual form: no header twice, and a body that is as long as
-    Content-Length says and not coded."""
+    """The answer, if `data` is one whole answer in the common form: no header occurs twice, and the body is not encoded
+    and as long as Content-Length says."""
     parsed = _parsed(data)
     if parsed is None:
         return None
@@ -473,8 +473,8 @@ class ApiConnection(HTTPConnection):
         return answer
 
     def received(self) -> WholeAnswer | QuickResponse:
-        """The answer to the request that was sent: all of it, if it comes at once and in the most usual form, otherwise
-        its head, from which http.client's response is made. Blocks and raises as `getresponse`."""
+        """The answer to the request that was sent: all of it, if it comes at once and in the common form, otherwise
+        its head, from which http.client's response is made. Blocks and raises like `getresponse`."""
         asked, self._asked = self._asked, None
         connection: Any = self.sock
         if asked is None:  # http.client has sent it

@@ -126,7 +126,7 @@ def _prepare(connection: socket.socket, by: float, options: Options | None, inte
 
 def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Interrupt,
                   options: Options | None) -> ApiSocket:
-    """A socket that a SOCKS proxy has connected to `host`. Blocks and raises as `dial`, and ProxyError if the proxy
+    """A socket that a SOCKS proxy has connected to `host`. Blocks and raises like `dial`, and ProxyError if the proxy
     refuses.
 
     With `socks5h` and `socks4a` the proxy looks the name up, with `socks5` and `socks4` this process does. With

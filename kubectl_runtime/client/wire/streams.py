@@ -7,9 +7,9 @@
   for anything else, such as a list without `limit`, and above 512 MiB no more than a hundred times the compressed size
   (lists compress about ten times). A longer body raises UnexpectedAnswer, since it would be as long the next time.
 - `Content` reads a body below urllib3: any framing (chunked, Content-Length, end of the connection) and gzip with any
-  number of members. The end of the framing is the end of the content; a body that ends before, and gzip that does not
-  end with it, raise FramingError: the answer was cut or damaged. urllib3's `stream()` costs twice as much, its
-  `read(n)` waits for n bytes, and its `read1` does not say what it holds decompressed. This needs http.client's
+  number of members. A body that ends before its framing, and gzip that does not end where the
+  framing ends, raise FramingError: the answer was cut or damaged. urllib3's `stream()` costs twice as much, its
+  `read(n)` waits for n bytes, and its `read1` hides how much it holds decompressed. `Content` needs http.client's
   response inside urllib3's; an answer without it (a mock) is read by urllib3's own methods.
 - `ChunkedDecoder` decodes HTTP/1.1 chunked framing without I/O. The input may be cut anywhere; time is linear in its
   length:
@@ -480,7 +480,7 @@ def unread_answer(request: Request, coding: UnknownCoding) -> UnexpectedAnswer:
 
 def read_body(raw: Framed, file: io.BufferedReader, call: Call, clock: Clock, *, is_error: bool) -> bytes:
     """The body behind the head `raw`, read below urllib3, whose own methods cost more than the rest of reading an
-    answer. Raises as `whole_body`, and UnknownCoding."""
+    answer. Raises like `whole_body`, and UnknownCoding."""
     content, pieces, size = Content(raw, file), [], 0
     one_object = is_error or _is_one_object(call.request)
     for piece in content:

@@ -166,7 +166,7 @@ class Guard:
         self._clock = clock
         self._lock = ForkSafeLock()
         self._places: dict[Place, tuple[int, float]] = {}
-        """For each place how often it raised, and when that was last logged."""
+        """Place -> how often it raised, and when it was last logged."""
         self.count = 0
         """Failures since the last success; while it is 0, `succeeded` does nothing and need not be called."""
         self._since = self._last = 0.0

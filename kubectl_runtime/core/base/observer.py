@@ -243,7 +243,7 @@ def together(*observers: Observer) -> Observer:
 
 
 def extensible(observer: Observer) -> Together:
-    """An observer for one client, to which `observe_too` can add another one later. Raises as `together`."""
+    """An observer for one client, to which `observe_too` can add another one later. Raises like `together`."""
     return Together(tuple(part for part in parts_of(together(observer)) if part is not NO_OBSERVER))
 
 

@@ -11,14 +11,14 @@ record with a `problem` and the names that could be read (`core.codec.salvage`),
 DecodeError is raised only when not even the object's name can be read, or the bytes are not a list at all. Nulls where
 a value is expected count as absent.
 
-`head_of_object` and `head_of_event` cut the bytes after the head, since skipping the rest takes msgspec as long as the
-head itself. The API server writes a large object of a built-in kind with managedFields as the last of its metadata,
-then spec and status. The cut begins at managedFields if their list ends the metadata and another key follows. This is
-certain in JSON. The first bracket after the beginning of the list is a `]`. It ends the list, or it is inside a string;
-in a string, the next quote would end the string, and no letter could follow. The decoder checks the closing braces that
-are appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken JSON in a spec
-is an error for its reader. Custom resources have sorted metadata, with more keys behind managedFields: all of their
-bytes are used.
+`head_of_object` and `head_of_event` cut the bytes after the head, since msgspec needs as much time to skip the rest as
+to decode the head. The API server writes a large object of a built-in kind with managedFields as the last of its
+metadata, then spec and status. The cut begins at managedFields if their list ends the metadata and another key follows.
+This is certain in JSON. The first bracket after the beginning of the list is a `]`. It ends the list, or it is inside a
+string; in a string, the next quote would end the string, and no letter could follow. The decoder checks the closing
+braces that are appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken
+JSON in a spec is an error for its reader. Custom resources have sorted metadata, with more keys behind managedFields:
+all of their bytes are used.
 
 `share` lets heads hold equal parts only once: the Pods of a ReplicaSet have the same owner and labels. It takes about a
 µs and saves about 0.7 KB a Pod. It remembers only recent parts (`REMEMBERED`): a list is sorted by name, so that

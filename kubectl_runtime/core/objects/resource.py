@@ -392,7 +392,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """A reader of an object given as plain JSON values, which are copied. Binds and raises as `from_bytes` does."""
+        """A reader of an object given as plain JSON values, which are copied. Binds and raises like `from_bytes`."""
         return cls.from_bytes(encode_plain(content))
 
     @property

@@ -170,7 +170,7 @@ class ControllerOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], client: Client, resource: ApiResource) -> ControllerOptions:
-        """The options `given` to a controller of `resource`, completed by the client's. Raises as `Controller`."""
+        """The options `given` to a controller of `resource`, completed by the client's. Raises like `Controller`."""
         values = dict(given)
         for name, default in (("name", resource.kind.lower()),
                               ("observer", client.observer),

@@ -203,7 +203,7 @@ class _Begun:
 
 def executor_for(pool: Pool | None, size: int, name: str,
                  on_bug: Callable[[BaseException], None]) -> ThreadExecutor | PoolExecutor:
-    """The executor for the user's `pool`, or with `size` threads of its own without one. Raises as `PoolExecutor`."""
+    """The executor for the user's `pool`, or with `size` threads of its own without one. Raises like `PoolExecutor`."""
     return ThreadExecutor(size, name, on_bug) if pool is None else PoolExecutor(pool, on_bug)
 
 

@@ -486,7 +486,7 @@ class NamespacesDriver:
         return Advance(out)
 
     def _read(self, name: str) -> tuple[list[Record], str]:
-        """All objects of one namespace, and the version of the list. Blocks, and raises as a list does."""
+        """All objects of one namespace, and the version of the list. Blocks and raises like a list."""
         api, config, version = self._api.within(name), self._config, ""
         params = ListParams(label_selector=config.label_text, field_selector=config.field_text, limit=config.page_size,
                             shard=config.shard)

@@ -227,7 +227,7 @@ class TriggerQueue(Protocol):
     """A queue to pull triggers from: `queue.Queue`, `queue.SimpleQueue` and the like."""
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Take out the next item; blocks and raises as `queue.Queue.get`."""
+        """Take out the next item; blocks and raises like `queue.Queue.get`."""
 
 
 TriggerSource = Iterable[Any] | TriggerQueue

@@ -325,7 +325,7 @@ def naming_what_blocks(seconds: float = BLOCKED) -> Iterator[None]:
 
 
 def undisturbed(build: Build, story: Story, seed: int, ignored: Ignored = ()) -> tuple[Ended, Mask]:
-    """Return how the story ends undisturbed, and which values differ at random. Raises as `perturb`."""
+    """Return how the story ends undisturbed, and which values differ at random. Raises like `perturb`."""
     # The second run draws other random numbers, so the two ends differ exactly where a random value is used.
     runs = [_play(build, story, seed, None, MOST_REQUESTS, ignored, randoms=seed + number) for number in range(2)]
     for run in runs:
