@@ -375,7 +375,7 @@ class ApiServer:
         `lose_history` does the same here. For `initializing` seconds on the clock the server then answers as a
         kube-apiserver that is not ready: 503 for the first half, then 429 to lists and watches. For `loading_roles`
         seconds (about one on a kube-apiserver) a server with RBAC refuses every user outside ``system:masters`` with a
-        403, as before it has read its Roles and bindings.
+        403, as if it had not read its Roles and bindings yet.
         """
         self.stop()
         if fresh:

@@ -36,7 +36,7 @@ from kubectl_runtime.runtime.wait import WaitStopped, WaitTimeout, await_conditi
 log = logging.getLogger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-"""Seconds between two looks at discovery, doubling: the kind appears within milliseconds, or seconds on a busy cluster.
+"""Seconds between two reads of discovery, doubling: the kind appears within milliseconds, or seconds on a busy cluster.
 """
 
 

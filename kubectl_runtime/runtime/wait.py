@@ -189,7 +189,7 @@ def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None 
     repeated after a lost answer, and a new object of this name stays; the old one then counts as gone. A missing object
     is not an error. `timeout` counts from the call; the deletion itself is an ordinary call, which ends within the
     client's own deadline. Raises ApiError when the deletion is refused or the kind is not served, RequestError for a
-    dry run, and as `await_condition`, with the remaining finalizers in the message. Needs the verbs delete, list and
+    dry run, and like `await_condition`, with the remaining finalizers in the message. Needs the verbs delete, list and
     watch.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")

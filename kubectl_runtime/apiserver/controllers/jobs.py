@@ -227,7 +227,7 @@ class JobController(KeyQueue):
 
 
 def _count(spec: Object, status: Object, found: Census) -> None:
-    """Add the Pods that ended since the last look. Pods that a suspension ends have not failed."""
+    """Add the Pods that ended since the last step. Pods that a suspension ends have not failed."""
     gone = found.terminating if spec.get("suspend") else []
     for key, pods in (("succeeded", found.succeeded), ("failed", [pod for pod in found.failed if pod not in gone])):
         status[key] = status.get(key, 0) + sum(map(is_tracked, pods))

@@ -337,7 +337,7 @@ class CustomStrategy(Strategy):
         return self._rule_causes(found, obj, NOTHING) + scale_causes(obj, self.scale_paths(), with_spec=True)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The causes as for a create, without unchanged values; on /status only those of status."""
+        """The causes of a create, except those of unchanged values; on /status only the causes of the status."""
         scale = scale_causes(new, self.scale_paths(), with_spec=subresource != "status")
         if subresource != "status" or not self.node:
             return self._rule_causes(schema_causes(new, self.node, old), new, old) + scale

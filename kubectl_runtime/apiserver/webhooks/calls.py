@@ -41,8 +41,8 @@ class Overtaken(Exception):
 
 
 def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
-    """Run a write under the cluster's lock, again each time that it is overtaken. Raises what it raises, and a 504 if
-    it is overtaken until its time is over."""
+    """Run a write under the cluster's lock, and repeat it as long as other requests overtake it. Raises the write's
+    errors, and a 504 when its time is over."""
     warned = len(ctx.warnings)
     for _ in range(MAX_ATTEMPTS):
         try:

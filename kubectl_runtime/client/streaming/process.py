@@ -325,7 +325,7 @@ class AttachedProcess:
     def run(self, input: bytes | None = None, *, timeout: Duration | None = None, check: bool = False) -> CompletedExec:
         """Send `input` and end it, read all output, wait for the end, and close the connection.
 
-        Blocks until the process has ended, `timeout` at most for all of it. Raises like `returncode`, and as
+        Blocks until the process has ended, `timeout` at most for all of it. Raises like `returncode`, and like
         `stdin.close` does when there is a stdin; with `check` also ExecFailed for an exit code other than 0.
         """
         clock = self._channels.websocket.clock

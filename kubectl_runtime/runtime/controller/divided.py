@@ -48,7 +48,7 @@ from kubectl_runtime.runtime.triggers.triggers import OfHeads, Reason, Reconcile
 from kubectl_runtime.runtime.watch.event import Event, obj_of
 
 LOOK_SECONDS = 0.1
-"""Seconds between two looks of a thread that waits for another thread's change of the stores."""
+"""Seconds between two checks by a thread that waits for another thread's change of the stores."""
 
 NOT_DIVIDED = "the server does not divide lists and watches"
 

@@ -298,10 +298,10 @@ SILENCE = 3600.0
 """Seconds after the last warning; then `AFTER` applies again."""
 
 LOOK_EVERY = 1.0
-"""Seconds between two looks while all workers are blocked or objects fail, so that the end is logged soon."""
+"""Seconds between two checks while all workers are blocked or objects fail, so that the end is logged soon."""
 
 IDLE_LOOK = 10.0
-"""Seconds between two looks at old runs while no key waits for a worker."""
+"""Seconds between two checks of old runs while no key waits for a worker."""
 
 NAMED = 3
 

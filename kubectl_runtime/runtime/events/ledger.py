@@ -9,9 +9,9 @@ because the server allows changes only to the series of an Event. A series ends 
     written                        -                       counted, due after its pause
 
 The pause after the n-th request of a series doubles from 1 s to 300 s, so that frequent repetitions are cheap and still
-counted exactly. Each request has a goal, the count that it sets, and is repeated with the same goal until its outcome
-is known; a patch tests the count from which it starts. So no observation is counted twice, however often a request is
-sent and however late it arrives.
+counted exactly. Each request sets the count to a fixed number, and is repeated with that number until its outcome is
+known; a patch also tests the previous count. So no observation is counted twice, however often a request is sent and
+however late it arrives.
 
     outcome of the request        a create                              a patch
     DONE                          counted                               counted

@@ -302,7 +302,7 @@ IDLE = 120.0
 """Seconds between two requests; Go's transport closes a connection after 90 idle seconds."""
 BACKLOG = 1024
 POLL = 1.0
-"""Seconds between two looks for connections that are too slow."""
+"""Seconds between two searches for connections that are too slow."""
 MOMENT = 0.05
 """Seconds that threads have to end."""
 SPARED = 0.02

@@ -76,10 +76,10 @@ ASK_AGAIN = 60.0
 """Seconds after which a forbidden namespace is tried again: a role is often bound after the namespace was made."""
 
 LOOK_SECONDS = 1.0
-"""The longest time between two looks at which namespaces are due."""
+"""The longest time between two checks of the namespaces that are due."""
 
 SOON = 0.001
-"""Seconds after a look that found nothing new: it has waited itself."""
+"""Seconds after a check that found nothing new: the check itself has waited."""
 
 BACKLOG = 10_000
 """Events that wait for the store before the threads that deliver them are slowed down."""

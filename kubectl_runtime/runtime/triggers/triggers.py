@@ -310,7 +310,7 @@ BACKLOG = 10_000
 """Changes that wait for one subscription; more are logged, once."""
 
 LOOK_SECONDS = 0.1
-"""Seconds between two looks of a waiting thread at the stop token."""
+"""Seconds between two checks of the stop token by a waiting thread."""
 
 
 class Subscriber:

@@ -157,7 +157,7 @@ def _next(failure: Failed, delay: float) -> str:
 
 
 LOOK_SECONDS = 1.0
-"""The longest time between two looks whether the server is back."""
+"""The longest time between two checks whether the server is back."""
 YIELD_SECONDS = 0.5
 """The extra wait of the watch that has just probed, so that each watch gets a turn."""
 GENTLE_SECONDS = 60.0

@@ -163,7 +163,7 @@ def watch_object(api: Api[N], name: Named, config: WatcherConfig = DEFAULT_CONFI
     No version is yielded twice, even after a lost connection. If the object was deleted and created again while the
     connection was lost, None is yielded in between. The field selector of `config` is replaced. `name` may be an object
     with that name. Raises RequestError for a namespaced kind in all namespaces, where several objects may have the
-    name; for an invalid name; and as `watcher`.
+    name, and for an invalid name; also raises like `watcher`.
 
     >>> stop = StopToken()
     >>> for obj in watch_object(Api.namespaced(client, ConfigMap, "default"), "settings", stop=stop):
