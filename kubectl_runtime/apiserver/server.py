@@ -420,7 +420,7 @@ class ApiServer:
         arguments than `client` has: `Client(server.config(), layers=[...])`.
 
         `timeout` is the deadline of each call (see `Config`); a short one suits a server whose faults never answer.
-        Raises ValueError as `credentials`, RuntimeError before the first start.
+        Raises ValueError like `credentials`, RuntimeError before the first start.
         """
         from kubectl_runtime.client.config.config import Config  # the server works without it
 
@@ -441,7 +441,7 @@ class ApiServer:
 
         The file embeds everything, is readable by its owner only, and holds the credentials of an administrator or of
         `user`. kubectl and other Go clients send credentials over HTTPS only: for them a server that distinguishes
-        users needs `tls`. Raises ValueError as `credentials`, RuntimeError before the first start, and OSError.
+        users needs `tls`. Raises ValueError like `credentials`, RuntimeError before the first start, and OSError.
         """
         target = Path(path)
         write_kubeconfig(target, self.url, self.credentials(user, certificate=certificate))

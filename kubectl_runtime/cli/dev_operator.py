@@ -41,7 +41,7 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
     Several versions of one kind make one definition (`definitions_of`). An existing definition is replaced, even by an
     older one, since the server belongs to the program. Raises CommandError for classes that make no definition, and for
     a change that the server refuses, for example the removal of a version in which objects may be stored; MissingExtra
-    for CEL rules without the extra `cel`, which the server could not evaluate either; KubeError as `apply_crd`.
+    for CEL rules without the extra `cel`, which the server could not evaluate either; KubeError like `apply_crd`.
     """
     try:
         definitions = definitions_of(kinds)

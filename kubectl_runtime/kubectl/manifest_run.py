@@ -71,7 +71,7 @@ class Item:
 
 
 def read_set(source: Manifests, default_namespace: str, *, recursive: bool = False) -> tuple[Item, ...]:
-    """Return the objects of `source` in its order. Raises ManifestError and OSError as `read_objects`, and
+    """Return the objects of `source` in its order. Raises ManifestError and OSError like `read_objects`, and
     RequestError, which lists all errors in the objects with their positions."""
     items, problems = [], []
     seen: dict[tuple[str, str, str, str], str] = {}

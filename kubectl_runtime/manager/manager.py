@@ -307,7 +307,7 @@ class Manager:
         shards that this replica holds, and `ctx.client` refuses a run's writes after the deadline of its shard.
         `Sharding(by=...)` decides which objects the watches hold.
 
-        Raises RequestError as `Controller.start` does; for a reconciler beside a bound controller; for `sharded=True`
+        Raises RequestError like `Controller.start`; for a reconciler beside a bound controller; for `sharded=True`
         without a sharding; for a controller that the sharding cannot divide; and when a name is taken or the stop has
         begun.
         """

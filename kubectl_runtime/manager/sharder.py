@@ -219,12 +219,12 @@ class Sharder:
 
     @property
     def by(self) -> DividedBy:
-        """As `Partition.by`."""
+        """Like `Partition.by`."""
         return self.sharding.by
 
     @property
     def parts(self) -> int:
-        """As `Partition.parts`."""
+        """Like `Partition.parts`."""
         return self.sharding.shards
 
     @property
@@ -254,16 +254,16 @@ class Sharder:
         return "" if self.has_left else self._leases.trouble.reason
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
-        """As `Partition.owned`."""
+        """Like `Partition.owned`."""
         mine, shards = self.shards, self.sharding.shards
         return [request for request in requests if shard_of(request.ref.key, shards) in mine] if mine else []
 
     def begin(self, key: Key) -> StopToken | None:
-        """As `Partition.begin`."""
+        """Like `Partition.begin`."""
         return self.begin_in(shard_of(key, self.sharding.shards))
 
     def end(self, key: Key) -> None:
-        """As `Partition.end`."""
+        """Like `Partition.end`."""
         self.end_in(shard_of(key, self.sharding.shards))
 
     def begin_in(self, shard: int) -> StopToken | None:
@@ -283,8 +283,8 @@ class Sharder:
                 self._changed.notify_all()
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """As `Partition.listen`. Where stores hold everything, a new listener learns the state from the first list. By
-        ranges it is notified of the shards that are already at work."""
+        """Like `Partition.listen`. Where stores hold everything, a new listener learns the state from the first list.
+        By ranges it is notified of the shards that are already at work."""
         key = object()
         with self._changed:
             self._listeners[key] = listener

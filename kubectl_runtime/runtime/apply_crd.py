@@ -64,10 +64,10 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
               stop: StopToken | None = None) -> CustomResourceDefinition:
     """Apply the CustomResourceDefinition of `kind` and block until objects of it can be made. Returns the definition.
 
-    `kind`: a class, or a definition as a dict, for example from `merge_crds`. What the definition removes from the one
-    on the server is logged as one warning: versions, subresources, fields, values. A definition whose newest or stored
-    version is older than the server's is refused with DowngradeError before anything is sent, unless `allow_downgrade`:
-    most likely it belongs to an older program.
+    `kind`: a class, or a definition as a dict, for example from `merge_crds`. One warning lists the versions,
+    subresources, fields and values that the definition removes from the server's definition. A definition whose newest
+    or stored version is older than the server's is refused with DowngradeError before anything is sent, unless
+    `allow_downgrade`: most likely it belongs to an older program.
 
     `timeout`: seconds or `timedelta`, for all of it. Raises WaitFailed, with the reason, when another kind has its
     names; WaitTimeout and WaitStopped, with the conditions of the definition; ApiError when it is refused, or another

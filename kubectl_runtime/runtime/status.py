@@ -112,7 +112,7 @@ def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: st
 
 
 def report_of_run(api: Api[Any], obj: Any, condition: Condition, field_manager: str | None) -> tuple[str, str] | None:
-    """As `report`, for a controller's own condition. Returns the replaced version of the object and the new one; None
+    """Like `report`, for a controller's own condition. Returns the replaced version of the object and the new one; None
     when nothing was sent."""
     writer = _Writer.of(api, obj, field_manager, force=False)
     writer.write(_Said((condition,), {}))

@@ -204,7 +204,7 @@ class Simulation:
 
     def client(self, server: ApiServer, user: str | None = None, *, timeout: Duration = 60) -> Client:
         """Make a client of the server, without sockets and threads, as an administrator or as `user`; `close` closes
-        it. Raises ValueError as `ApiServer.credentials`."""
+        it. Raises ValueError like `ApiServer.credentials`."""
         return self._servers.client(server, user, timeout)
 
     def close(self) -> None:

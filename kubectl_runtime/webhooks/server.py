@@ -334,15 +334,13 @@ class WebhookServer:
 
         - `app`: an application that `webhooks.application()` makes, or any other.
         - `address`: `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or a pair
-          of host
-          and port; port 0 is a free port. `host` and `port` are an alternative to `address`.
+          of host and port; port 0 is a free port. `host` and `port` are an alternative to `address`.
         - `certificates`: a folder with `tls.crt` and `tls.key`, or `SelfSigned`. With a folder, its `ca.crt` is added
           to the CAs that the API server trusts, and again when it changes.
         - `client`: writes the CA of a SelfSigned into the objects that name this server; the server does not close it.
         - `configuration`: the name under which the configurations of the application's classes are applied at the
-          start, for
-          the Service of the SelfSigned or for `url`. Deleted or changed parts are restored, and the server is not ready
-          until then. None: the configurations are managed elsewhere.
+          start, for the Service of the SelfSigned or for `url`. Deleted or changed parts are restored, and the server
+          is not ready until then. None: the configurations are managed elsewhere.
         - `limit`: seconds for a request to arrive, and again for its response; an API server waits for at most 30.
         - `observer`: is notified of each request (default: the client's observer).
 

@@ -146,7 +146,7 @@ class Discovery:
         return found
 
     def group(self, name: str) -> ApiGroup:
-        """One API group with all of its versions, from new requests: one, and one per version. Raises DiscoveryError
+        """One API group with all of its versions, from one new request, and one for each version. Raises DiscoveryError
         when the server does not have the group."""
         path = f"/apis/{segment(name, 'group')}" if name else "/api"
         try:

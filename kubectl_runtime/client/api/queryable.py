@@ -122,7 +122,7 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     """The object that `reference` names: an OwnerReference, or a mapping with `apiVersion`, `kind` and `name`.
 
     `namespace`: where to look when the reference has none: the namespace of the object that has the reference. The
-    served kinds are requested once and kept, and requested again for an unknown kind. Blocks as `Api.get`, at most
+    served kinds are requested once and kept, and requested again for an unknown kind. Blocks like `Api.get`, at most
     `timeout` for both requests together. Raises DiscoveryError for a kind that is not served, RequestError for a
     reference without apiVersion, kind or name, and ApiError; that error is also a not-found when the reference has a
     uid and the object of that name has another.

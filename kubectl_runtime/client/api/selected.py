@@ -57,12 +57,12 @@ class NamespaceSet:
         self._change(lambda _: found)
 
     def add(self, *names: str) -> None:
-        """Let these be among the names."""
+        """Add these names; present ones stay."""
         found = _checked(names)
         self._change(lambda known: known | found)
 
     def discard(self, *names: str) -> None:
-        """Let these not be among the names."""
+        """Remove these names; missing ones do no harm."""
         found = _checked(names)
         self._change(lambda known: known - found)
 
@@ -174,7 +174,7 @@ class SelectedNamespaces(Generic[K]):
 
     @property
     def form(self) -> Any:
-        """In which form objects are kept."""
+        """The form in which objects are kept."""
         return self.everywhere.form
 
     @property

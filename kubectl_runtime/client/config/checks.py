@@ -199,7 +199,7 @@ def check_identity(certificate: ClientCertificate) -> None:
 
 
 def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
-    """Use the certificate for connections of `context`. Raises ConfigError as `check_identity`, naming the source."""
+    """Use the certificate for connections of `context`. Raises ConfigError like `check_identity`, naming the source."""
     try:
         with private_file(SecretBytes(certificate.certificate + b"\n" + certificate.key)) as path:
             context.load_cert_chain(path, password=_no_password)

@@ -47,7 +47,8 @@ class LogStream:
                     yield piece
 
     def text(self) -> Iterator[str]:
-        """The log as text, in pieces as they arrive; blocks between them. Raises TransportError as iterating does."""
+        """The log as text, in pieces as they arrive; blocks between them. Raises TransportError like iterating over the
+        log."""
         return decoded(self)
 
     def lines(self) -> Iterator[str]:

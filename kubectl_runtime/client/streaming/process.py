@@ -326,7 +326,7 @@ class AttachedProcess:
         """Send `input` and end it, read all output, wait for the end, and close the connection.
 
         Blocks until the process has ended, `timeout` at most for all of it. Raises like `returncode`, and like
-        `stdin.close` does when there is a stdin; with `check` also ExecFailed for an exit code other than 0.
+        `stdin.close` when there is a stdin; with `check` also ExecFailed for an exit code other than 0.
         """
         clock = self._channels.websocket.clock
         deadline = math.inf if timeout is None else clock.monotonic() + seconds(timeout)

@@ -303,7 +303,7 @@ class ApiAdapter(HTTPAdapter):
         """Do nothing: the SSLContext was complete when it was made."""
 
     def request_url(self, request: PreparedRequest, proxies: Mapping[str, str] | None) -> str:  # noqa: ARG002
-        """As `_target`."""
+        """Like `_target`."""
         return self._target(request.url or "", request.headers or ())
 
     def build_response(self, req: PreparedRequest, resp: Any) -> Response:
@@ -341,7 +341,7 @@ class RequestsCarrier:
                 for size in (rules.connections, STREAM_CONNECTIONS))
 
     def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
-        """As `Carrier`. Raises RequestError if a layer changed the call to something that HTTP cannot carry."""
+        """Like `Carrier`. Raises RequestError if a layer changed the call to something that HTTP cannot carry."""
         rules, adapter = self._rules, self.streams if call.streaming else self.calls
         limits = Limits(connect, left, interrupt, streaming=call.streaming, silence=call.read_timeout)
         timeout: Any = limits

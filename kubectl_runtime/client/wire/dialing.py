@@ -83,7 +83,7 @@ def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
 
 def dial(host: str, port: int, by: float, interrupt: Interrupt, options: Options | None,
          connected: Callable[[Address, float], ApiSocket] | None = None) -> ApiSocket:
-    """A connected socket to the first address of `host` that accepts, with `options` set before. Blocks as `look_up`.
+    """A connected socket to the first address of `host` that accepts, with `options` set before. Blocks like `look_up`.
     Raises as it does, and the error of the last address: TimeoutError, OSError.
 
     `connected(address, by)` makes the connection to one address; by default a plain one.

@@ -123,7 +123,7 @@ class Thread(threading.Thread):
     """A `threading.Thread` that always starts in an empty context."""
 
     def start(self) -> None:
-        """As `threading.Thread.start`."""
+        """Like `threading.Thread.start`."""
         Context().run(super().start)
 
 

@@ -429,7 +429,7 @@ def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
 
 
 def converter_of(kind: type[T]) -> Callable[[Any], T]:
-    """As `decoder_of`, for plain values."""
+    """Like `decoder_of`, for plain values."""
     decoder_of(kind)
     return partial(msgspec.convert, type=kind, dec_hook=from_text)
 
@@ -439,14 +439,14 @@ _converters: dict[type, Callable[[Any], Any]] = {}
 
 
 def decoded(body: Encoded, kind: type[T]) -> T:
-    """As `msgspec.json.decode(body, type=kind)`, for types of this library. Safe from any thread."""
+    """Like `msgspec.json.decode(body, type=kind)`, for types of this library. Safe from any thread."""
     decode = _decoders.get(kind) or _decoders.setdefault(kind, decoder_of(kind))
     found: T = decode(body)
     return found
 
 
 def converted(value: Any, kind: type[T]) -> T:
-    """As `msgspec.convert(value, kind)`, for types of this library. Safe from any thread."""
+    """Like `msgspec.convert(value, kind)`, for types of this library. Safe from any thread."""
     convert = _converters.get(kind) or _converters.setdefault(kind, converter_of(kind))
     found: T = convert(value)
     return found

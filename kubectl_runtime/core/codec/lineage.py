@@ -111,7 +111,7 @@ class RecordLists:
 
     @classmethod
     def of(cls, hint: Any) -> RecordLists | None:
-        """The lists for a resolved type; None when there are none. Raises TypeError as `field_types` does."""
+        """The lists for a resolved type; None when there are none. Raises TypeError like `field_types`."""
         shape = _shape_of(hint, {})
         return None if shape.is_empty() else cls(shape)
 

@@ -315,7 +315,7 @@ def changes(base: Any, now: Any, *, in_place: bool) -> Only:
 
 
 def _below(base: Any, now: Any, in_place: bool) -> Only:
-    """As `changes`, for values that differ."""
+    """Like `changes`, for values that differ."""
     if type(base) is not type(now):
         return None
     if isinstance(base, msgspec.Struct):

@@ -425,9 +425,9 @@ class ReadOnlyList(list[Any]):
 def set_condition(
     conditions: Iterable[Condition | Mapping[str, Any]] | None, condition: Condition, *, now: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """The conditions with `condition` in place of the condition of its type, or appended, as JSON values to write. The
-    given list does not change: a call whose result is dropped has no effect, which type checkers can report (pyright's
-    `reportUnusedCallResult`).
+    """Return the conditions, as JSON values to write, with `condition` appended or in place of the condition of its
+    type. The given list does not change: a call whose result is dropped has no effect, which type checkers can report
+    (pyright's `reportUnusedCallResult`).
 
     `conditions` may also be JSON values: those of a DynamicObject, or the result of an earlier call.
     `last_transition_time` becomes `now` (by default the system's time; in whole seconds) only when `status` changes, as

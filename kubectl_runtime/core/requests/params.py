@@ -122,7 +122,7 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_flags(options: object, *names: str) -> None:
-    """As `check_flag`, for these attributes of `options`."""
+    """Like `check_flag`, for these attributes of `options`."""
     for name in names:
         check_flag(name, getattr(options, name))
 
@@ -440,7 +440,7 @@ def chosen(given: P | None, kind: type[P], called: str = "params", /, **keywords
 
 
 def chosen_of_said(given: P | None, kind: type[P], keywords: Mapping[str, Any], called: str = "params") -> P:
-    """As `chosen`, but False is a value: only None means not set."""
+    """Like `chosen`, but False is a value: only None means not set."""
     said = {name: value for name, value in keywords.items() if value is not None}
     if not said:
         return params_or_default(given, kind)
@@ -507,7 +507,7 @@ class Patch(msgspec.Struct, frozen=True):
     @classmethod
     def strategic(cls, body: Any) -> Patch:
         """A strategic merge patch: lists merge by the keys of the built-in schemas; not for custom resources. Raises
-        RequestError as `merge`."""
+        RequestError like `merge`."""
         return cls(STRATEGIC, _map_like(body, "strategic merge"))
 
     @property
@@ -583,7 +583,7 @@ def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> d
 
 
 def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
-    """As `object_body`, for `replace`: raises PartialObjectError for a partial object."""
+    """Like `object_body`, for `replace`: raises PartialObjectError for a partial object."""
     if is_partial(body):
         raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object is held, which "
                                  "cannot replace the whole: use patch or apply, or get the whole object first")

@@ -94,15 +94,15 @@ class Unwatched:
     """The watches of code without a controller: there are none."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:  # noqa: ARG002
-        """As `Watched.find`."""
+        """Like `Watched.find`."""
         return NOTHING_KNOWN
 
     def owned_by(self, uid: str) -> Iterable[Record]:  # noqa: ARG002
-        """As `Watched.owned_by`."""
+        """Like `Watched.owned_by`."""
         return ()
 
     def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:  # noqa: ARG002
-        """As `Watched.kind_of`."""
+        """Like `Watched.kind_of`."""
         return None
 
 
@@ -132,7 +132,7 @@ class Naming:
 
 def ensure_children(client: Client, obj: Resource, *children: Child, field_manager: str | None = None,
                     adopt: bool = False) -> Children:
-    """As `Context.ensure`, for code without a controller: each child's metadata is read before it is applied, and
+    """Like `Context.ensure`, for code without a controller: each child's metadata is read before it is applied, and
     nothing is pruned. `field_manager`: the manager that applies the children; default: the run's or the client's.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")

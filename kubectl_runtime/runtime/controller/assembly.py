@@ -301,7 +301,7 @@ class Assembly(Generic[K]):
     # --- the watches of reads ---
 
     def take(self, api: Any, config: WatcherConfig) -> Watched:
-        """As `Watches.take`."""
+        """Like `Watches.take`."""
         if config.backoff is None and isinstance(self.plan.main, WatchPlan):
             config = replace(config, backoff=self.plan.options.watch.backoff)
         planned = self._taken.take_more(api, config)
@@ -309,21 +309,21 @@ class Assembly(Generic[K]):
         return Watched(planned.share, planned.name, planned.chosen.is_whole)
 
     def connect(self, watched: Watched, subscription: OfHeads, sink: Sink, arrived: Callable[[], None]) -> None:
-        """As `Watches.connect`."""
+        """Like `Watches.connect`."""
         planned = self._serving[watched.share]
         if self.flight is not None and planned.is_first:
             planned.record(self.flight)
         watched.share.subscribe(subscription, sink, arrived, logger=self.logger)
 
     def start(self, watched: Watched) -> None:
-        """As `Watches.start`."""
+        """Like `Watches.start`."""
         if self.shutdown.draining.is_set():
             self._give_back()
         else:
             self._move(watched.share)
 
     def drop(self, watched: Watched, reason: str) -> None:
-        """As `Watches.drop`."""
+        """Like `Watches.drop`."""
         self._serving.pop(watched.share, None)
         self._taken.drop(watched.share, reason)
 

@@ -155,12 +155,12 @@ class DividedWatches:
 
     @property
     def by(self) -> DividedBy:
-        """As `Partition.by`."""
+        """Like `Partition.by`."""
         return self._by
 
     @property
     def parts(self) -> int:
-        """As `Partition.parts`."""
+        """Like `Partition.parts`."""
         return self._parts
 
     @property
@@ -169,15 +169,15 @@ class DividedWatches:
         return self._group.shards & self._shown
 
     def begin_in(self, shard: int) -> StopToken | None:
-        """As `Partition.begin_in`."""
+        """Like `Partition.begin_in`."""
         return self._group.begin_in(shard) if shard in self._shown else None
 
     def end_in(self, shard: int) -> None:
-        """As `Partition.end_in`."""
+        """Like `Partition.end_in`."""
         self._group.end_in(shard)
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
-        """As `Partition.owned`."""
+        """Like `Partition.owned`."""
         mine = self.shards
         return [own for request in requests if (own := self._own(request, mine)) is not None]
 
@@ -194,7 +194,7 @@ class DividedWatches:
         return request if shard in mine else None
 
     def begin(self, key: Key) -> StopToken | None:
-        """As `Partition.begin`."""
+        """Like `Partition.begin`."""
         shard = self.shard_of(key)
         if shard is None:
             if key not in self._gone:
@@ -214,7 +214,7 @@ class DividedWatches:
         return self._runs.get(key)
 
     def end(self, key: Key) -> None:
-        """As `Partition.end`."""
+        """Like `Partition.end`."""
         shard = self._runs.pop(key, None)
         if shard is not None:
             self._group.end_in(shard)
@@ -259,11 +259,11 @@ class DividedWatches:
         self._trigger(lambda key: self.shard_of(key) in again)
 
     def lost(self, of: Any) -> None:
-        """As `Listener.lost`."""
+        """Like `Listener.lost`."""
         self._forget(lambda key: self.shard_of(key) in of.numbers)
 
     def left(self, of: Any) -> None:
-        """As `Listener.left`."""
+        """Like `Listener.left`."""
         with self._changed:
             self._held -= of.numbers
             self._shown -= of.numbers
@@ -433,7 +433,7 @@ class OwnedPart:
         self._clock = clock
 
     def begin(self, run: Run, scope: RunScope) -> bool:
-        """As `RunPart.begin`."""
+        """Like `RunPart.begin`."""
         lost = self._divided.begin(run.key)
         if lost is None:
             return False
@@ -442,7 +442,7 @@ class OwnedPart:
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """As `RunPart.end`."""
+        """Like `RunPart.end`."""
         self._divided.end(run.key)
         if outcome.delay is None:
             self._divided.went(run.key)

@@ -168,7 +168,7 @@ class TakenWatches:
         return found
 
     def metadata_store_of(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
-        """The metadata of a watched kind. Raises RequestError as `store_of`."""
+        """The metadata of a watched kind. Raises RequestError like `store_of`."""
         resource = api_resource_of(kind)
         if (resource.group, resource.kind) in self._partial:
             found_here = self._watched(resource)
@@ -199,7 +199,7 @@ class TakenWatches:
     # What `ensure` needs
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
-        """As `Watched.find`."""
+        """Like `Watched.find`."""
         key = resource.group, resource.kind, namespace
         searched = self._known.get(key)
         if searched is None:
@@ -228,7 +228,7 @@ class TakenWatches:
         return sorted(found, key=lambda one: (one[1], not one[2]))
 
     def owned_by(self, uid: str) -> Iterable[Record]:
-        """As `Watched.owned_by`."""
+        """Like `Watched.owned_by`."""
         for planned in self.planned:
             if planned.scope.plan.is_owned:
                 yield from self._owned_store(planned).owned_by(uid)
@@ -242,7 +242,7 @@ class TakenWatches:
         return store
 
     def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:
-        """As `Watched.kind_of`."""
+        """Like `Watched.kind_of`."""
         return next((planned.scope.api.resource for planned in self.planned
                      if planned.scope.api.resource.gvk == gvk), None)
 

@@ -119,7 +119,7 @@ class TimedCheck:
             return self._reason
 
     def __call__(self) -> str:
-        """Why it fails now; empty when it passes. Blocks as `reason`."""
+        """Why it fails now; empty when it passes. Blocks like `reason`."""
         return self.reason(self.begin())
 
     def _call(self) -> None:
@@ -169,7 +169,7 @@ class HealthChecks:
     def __init__(self, endpoint: str, checks: Mapping[str, Check] | None = None,
                  more: Callable[[], Mapping[str, Check]] | None = None) -> None:
         """`endpoint`: its name in logs. `more` is called for each request and returns further checks. Raises
-        RequestError as `add` does."""
+        RequestError like `add`."""
         self.endpoint = endpoint
         self._change = threading.Lock()
         self._give_more = more

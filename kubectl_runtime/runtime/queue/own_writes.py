@@ -170,7 +170,7 @@ class OwnEvents:
         return False
 
     def met_quiet(self, key: Key, cause: Version) -> bool:
-        """As `met`, for quiet versions."""
+        """Like `met`, for quiet versions."""
         if not self.expected.get((key, cause)):
             return False
         del self.expected[(key, cause)]

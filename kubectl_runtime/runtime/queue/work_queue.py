@@ -301,7 +301,7 @@ class WorkQueue:
         return self._scheduler.due_at(key)
 
     def trigger(self, request: ReconcileRequest, now: float, *, bulk: bool = False) -> None:
-        """As `trigger_all`, with one request."""
+        """Like `trigger_all`, with one request."""
         self.trigger_all((request,), now, bulk=bulk)
 
     def trigger_all(self, requests: Iterable[ReconcileRequest], now: float, *, bulk: bool = False) -> None:

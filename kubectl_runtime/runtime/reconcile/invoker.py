@@ -565,7 +565,7 @@ class RunObserver:
         return bool(self._started or self._ended)
 
     def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
-        """As `RunPart.begin`."""
+        """Like `RunPart.begin`."""
         # Not by `together`: with one observer that would be one more call for each run, and packing of the values.
         for hear, guard in self._started:
             try:
@@ -578,7 +578,7 @@ class RunObserver:
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """As `RunPart.end`."""
+        """Like `RunPart.end`."""
         took = self._clock.monotonic() - run.started
         for hear, guard in self._ended:
             try:

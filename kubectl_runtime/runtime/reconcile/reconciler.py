@@ -148,11 +148,11 @@ class RunReads(Protocol):
     """Answers the reads of runs, and keeps them as dependencies of their objects."""
 
     def read(self, run: Run, kind: Any, which: Any, value: Value | None) -> Any:
-        """As `Context.read`."""
+        """Like `Context.read`."""
 
     def read_all(self, run: Run, kind: Any, namespace: str | None, labels: LabelSelection | None,
                  fields: FieldSelection | None) -> list[Any]:
-        """As `Context.read_all`."""
+        """Like `Context.read_all`."""
 
 
 class Environment(Generic[T]):

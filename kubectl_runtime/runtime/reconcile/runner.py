@@ -510,16 +510,16 @@ class PartitionListener(Protocol):
     """Is notified of the objects that a replica gains and loses: see `Listener`."""
 
     def gained(self, of: Any) -> None:
-        """As `Listener.gained`."""
+        """Like `Listener.gained`."""
 
     def lost(self, of: Any) -> None:
-        """As `Listener.lost`."""
+        """Like `Listener.lost`."""
 
     def left(self, of: Any) -> None:
-        """As `Listener.left`."""
+        """Like `Listener.left`."""
 
     def expected(self, of: Any) -> None:
-        """As `Listener.expected`."""
+        """Like `Listener.expected`."""
 
 
 class Partition(Protocol):
@@ -538,7 +538,7 @@ class Partition(Protocol):
         """The shards whose objects may run here."""
 
     def begin_in(self, shard: int) -> StopToken | None:
-        """As `begin`, for an object of this shard."""
+        """Like `begin`, for an object of this shard."""
 
     def end_in(self, shard: int) -> None:
         """The run has ended."""
@@ -578,7 +578,7 @@ class Owned:
         self._clock = clock
 
     def begin(self, run: Run, scope: RunScope) -> bool:
-        """As `RunPart.begin`."""
+        """Like `RunPart.begin`."""
         lost = self._partition.begin(run.key)
         if lost is None:
             return False
@@ -586,5 +586,5 @@ class Owned:
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:  # noqa: ARG002
-        """As `RunPart.end`."""
+        """Like `RunPart.end`."""
         self._partition.end(run.key)

@@ -306,7 +306,7 @@ class Reflector:
         self._mark = mark
 
     def commits(self, events: Sequence[Event[Record]], version: str = "") -> list[Commit]:
-        """As `feed`, with one lock for all changes of a batch; a completed list is a commit of its own.
+        """Like `feed`, with one lock for all changes of a batch; a completed list is a commit of its own.
 
         `version`: what the watch has reached with the last event, if known.
         """

@@ -450,7 +450,7 @@ class Store(Generic[K]):
                 state.add_index((self, index), indexed)
 
     def add_indexes(self, indexes: IndexFunctions[Any] | None) -> None:
-        """As `add_index`, for each function."""
+        """Call `add_index` for each function."""
         for name, function in (indexes or {}).items():
             self.add_index(name, function)
 

@@ -203,7 +203,7 @@ class _Everywhere(Api[Any]):
 
     def open_watch(self, params: WatchParams, resource_version: str,  # type: ignore[override]  # for a driver alone
                    stop: StopToken) -> Any:
-        """As `Api.open_watch`, for a watch driver."""
+        """Like `Api.open_watch`, for a watch driver."""
         return _Woken(self, partial(super().open_watch, params), resource_version, stop,
                       initial=params.send_initial_events)
 
@@ -341,7 +341,7 @@ class NamespacesDriver:
 
     @property
     def unasked(self) -> bool:
-        """As `WatchDriver.unasked`, for the cluster's watch."""
+        """Like `WatchDriver.unasked`, for the cluster's watch."""
         return self._cluster is not None and self._cluster.unasked
 
     @property
@@ -351,7 +351,7 @@ class NamespacesDriver:
 
     @property
     def outage(self) -> Outage | None:
-        """As `WatchDriver.outage`."""
+        """Like `WatchDriver.outage`."""
         if self._cluster is not None:
             return self._cluster.outage
         found: Outage | None = self._api.client.reachability.outage
@@ -388,7 +388,7 @@ class NamespacesDriver:
                 callback(gone)
 
     def advance(self) -> Advance:
-        """As `WatchDriver.advance`."""
+        """Like `WatchDriver.advance`."""
         # What the last step returned is stored now.
         if self._cluster is None:
             self._cover(self._delivered & self._each.keys())

@@ -583,12 +583,12 @@ class Share:
     def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
                   read: Callable[[Record], Any] | None = None,
                   logger: GuardedLogger | None = None) -> Callable[[], None]:
-        """As `Watch.subscribe`, until `release`."""
+        """Like `Watch.subscribe`, until `release`."""
         return self._until_release(
             self.watch.subscribe(subscription, sink, on_complete, read=read, logger=logger))
 
     def on_failure(self, callback: Callable[[Exception], None]) -> Callable[[], None]:
-        """As `Watch.on_failure`, until `release`."""
+        """Like `Watch.on_failure`, until `release`."""
         return self._until_release(self.watch.on_failure(callback))
 
     def release(self, reason: str = "its last user has ended") -> None:

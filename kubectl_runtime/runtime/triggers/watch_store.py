@@ -108,7 +108,8 @@ class WatchedStore(Store[K]):
                 log.warning("%s has not ended %.0f s after its store was closed", thread.name, JOIN_SECONDS)
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
-        """As `Store.wait_until_ready`. Raises RequestError before the `with` block, where no object would ever come."""
+        """Like `Store.wait_until_ready`. Raises RequestError before the `with` block, where no object would ever
+        come."""
         if (unstarted := self._unstarted) and not self.has_ended:
             raise RequestError(f"the store of {self.resource.full_name} cannot be waited for: {unstarted}")
         super().wait_until_ready(timeout)

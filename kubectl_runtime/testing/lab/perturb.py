@@ -157,8 +157,8 @@ SHOWN = 20
 
 @dataclass(frozen=True)
 class Divergence:
-    """A run that did not end as the undisturbed run. `write`: the first diverging write; `difference`: the lines in
-    which the ends differ; `command` repeats the run."""
+    """A run that ended differently from the undisturbed run. `write`: the first diverging write; `difference`: the
+    lines in which the ends differ; `command` repeats the run."""
 
     point: Point
     write: str

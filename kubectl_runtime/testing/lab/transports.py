@@ -161,7 +161,7 @@ class StoryClock:
         return self._world.clock.monotonic() - self._world.hidden
 
     def boottime(self) -> float:
-        """As `monotonic`, suspended time included."""
+        """Like `monotonic`, suspended time included."""
         return self._world.clock.boottime() - self._world.hidden
 
     def now(self) -> datetime:
@@ -169,7 +169,7 @@ class StoryClock:
         return self._world.clock.now()
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:  # noqa: ARG002
-        """As `Clock.wait`. Raises RuntimeError for a wait without a timeout."""
+        """Like `Clock.wait`. Raises RuntimeError for a wait without a timeout."""
         if timeout is None:
             raise RuntimeError("the story waits without a timeout, so it could never wake")
         self._world.go_on(max(0.0, timeout))

@@ -51,7 +51,7 @@ class Faults:
     def bind(self, clock: Clock, expire_history: Callable[[], None],
              plural_of: Callable[[str], str | None] = lambda _name: None) -> None:
         """Give the script the server's clock, its compaction, and its look-up of singular and short names; the server
-        calls this. Raises ValueError as `on`."""
+        calls this. Raises ValueError like `on`."""
         self._clock, self._expire, self._plural_of = clock, expire_history, plural_of
         for rule in self._rules:
             self._check_plural(rule.match.resources)
