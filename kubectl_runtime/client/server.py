@@ -303,7 +303,7 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
     lacks the subresource, an error that names the kind's verbs if the request's verb is not among them, otherwise
     `error` itself.
 
-    `discover` returns the served kinds (`Discovery.kinds`); this blocks meanwhile. If it fails, `error` is returned.
+    `discover` returns the served kinds (`Discovery.kinds`); this blocks until then. If it fails, `error` is returned.
     """
     resource = request.resource
     if resource is None or not _may_be_explained(request, resource, error):
@@ -337,7 +337,8 @@ _PARTICIPLES = {"get": "read", "deletecollection": "deleted as a collection", "l
 
 
 def _without_the_verb(request: Request, kind: ServedKind, error: ApiError) -> ApiError:
-    """The error for a verb that the kind does not have: a review is only created, and no list holds it."""
+    """Return an error that names the kind's verbs if the kind lacks the requested verb: a review, for example, can only
+    be created."""
     verb = {"replace": "update", "apply": "patch"}.get(request.verb, request.verb)
     if verb in kind.verbs:
         return error

@@ -120,7 +120,7 @@ def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, 
 
 
 def metrics_of(client: Client) -> Scraped:
-    """The Metrics that observe a client; if there are none, the shared Metrics, which observe it from now on."""
+    """The Metrics that observe a client; if there are none, the shared Metrics, which then observe it."""
     from kubectl_runtime.runtime.observe.metrics import (  # needs prometheus-client, only when metrics are served
         Metrics,
         own_registry,

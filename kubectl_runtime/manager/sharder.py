@@ -28,9 +28,9 @@ The fence of `Sharder.guard` is that of an election (`only_while_leading`), appl
   `asyncio.to_thread`) counts as the run while the run lasts.
 - A read is sent.
 
-A write by a run is also refused through the client that the program passed, not only through `ctx.client`. Between the
-check and the first byte at the server is the same window as in an election: an object's resourceVersion guards it, and
-a blind write (apply, merge patch, delete without preconditions) is unguarded there.
+A write by a run is also refused through the client that the program passed, not only through `ctx.client`. As in an
+election, the shard can still be lost between the check and the arrival of the write at the server. A resourceVersion in
+the write protects the object; a blind write (apply, merge patch, delete without preconditions) is unprotected then.
 """
 from __future__ import annotations
 

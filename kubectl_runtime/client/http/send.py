@@ -19,10 +19,10 @@ cannot bypass it by another of these clients. It covers threads with a copy of t
 run started without one (see `core.scope`). Unrelated clients, and related ones outside of runs, are not fenced.
 
 `Reachability` is shared by all requests of a client. After a request without any answer (`lost`) the server counts as
-away until an answer comes. Meanwhile watches take turns, the first after about a second, then one every 5 s, so that an
-outage costs one attempt every 5 s and not one per watch; calls are not held back. Attempts during an outage get 5 s to
-connect (see `connect_limit`): where packets are dropped silently, an attempt would otherwise still wait long after the
-server has come back.
+away until an answer comes. Until then watches take turns, the first after about a second, then one every 5 s, so that
+an outage costs one attempt every 5 s and not one per watch; calls are not held back. Attempts during an outage get 5 s
+to connect (see `connect_limit`): where packets are dropped silently, an attempt would otherwise still wait long after
+the server has come back.
 
 `RateLimit` is off by default, since the server has its own fairness and answers 429. It is a token bucket that holds
 `burst` tokens and gains `qps` a second. Attempts take tokens in the order in which they came, so no second has more

@@ -369,7 +369,7 @@ class Traffic(Observer):
             row[2] = max(row[2], seconds)
 
     def webhooks_served(self, webhooks: Sequence[str]) -> None:
-        """Show these webhooks from now on."""
+        """Show these webhooks from then on."""
         with self._lock:
             for name in webhooks:
                 self._webhooks.setdefault(name, WebhookRow(name=_cut(name)))

@@ -144,7 +144,7 @@ class _Asked:
         self.reason = ""
 
     def changed(self, check: Check) -> None:
-        """Use this function from now on."""
+        """Use this function from then on."""
         if isinstance(check, OwnCheck | TimedCheck):
             self.check = check
         elif isinstance(self.check, TimedCheck):

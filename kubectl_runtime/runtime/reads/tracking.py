@@ -352,7 +352,7 @@ class Reads:
         return records, version
 
     def _chosen_now(self, source: Source) -> Sequence[str | None]:
-        """The chosen namespaces; A single None, where the names of all namespaces decide."""
+        """The chosen namespaces; (None,) if a pattern or selector decides, so that any namespace may be chosen."""
         assert source.watched is not None
         names = source.watched.share.watch.namespaces
         return (None,) if names is None else sorted(name for name in names if source.covers(name))
