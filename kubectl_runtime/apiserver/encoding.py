@@ -357,8 +357,8 @@ def parse_yaml(body: bytes) -> tuple[Any, Keys]:
 
 
 def write_numbers(value: Any) -> None:
-    """Replace numbers in a dict or list as Go's JSON encoder writes them: 1.0 becomes 1, and an integer of more than
-    64 bits a float, 2**70 for example 1.1805916207174113e+21."""
+    """Replace numbers in a dict or list by the forms of Go's JSON encoder: 1.0 becomes 1, and an integer of more than
+    64 bits becomes a float (2**70 is 1.1805916207174113e+21)."""
     pending = [value]
     while pending:
         part = pending.pop()

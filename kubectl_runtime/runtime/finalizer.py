@@ -247,7 +247,7 @@ class _Target(Generic[F]):
         return live if live is not None and live.uid == self.uid else None
 
     def with_finalizer(self, seen: F) -> F | None:
-        """The object with our finalizer, or terminating, so that it cannot be added; None when it is gone."""
+        """Add our finalizer. Returns the object, without it if it is terminating already; None when it is gone."""
         return self._change(seen, lambda obj: self.finalizer in obj.finalizers or _is_going(obj), self._adding)
 
     def without_finalizer(self, seen: F) -> None:

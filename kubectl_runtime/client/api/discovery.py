@@ -42,8 +42,8 @@ log = guarded_logger(__name__)
 TTL = 300.0
 """Seconds for which the answers are used without a new request."""
 GROUP_PATIENCE = 10.0
-"""Seconds for the answer about one group version, where each needs a request of its own: the server behind it may be
-gone."""
+"""Seconds for the request about one group version, on servers without aggregated discovery: the server that extends the
+API may be gone."""
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 

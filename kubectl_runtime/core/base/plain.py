@@ -276,7 +276,7 @@ def _differs(default: Any, value: Any) -> bool:
 
 @cache
 def _plain_layout(cls: Any) -> dict[str, tuple[Any, Any]]:
-    """Wire key -> its type, and the default, in plain form, that `Omit.DECLARED` leaves out."""
+    """Wire key -> its type, and its default in plain form, which `Omit.DECLARED` leaves out."""
     _, _, fields = _LAYOUTS[Omit.DECLARED][cls]
     return {key: (declared.hint, default if default is _UNSET
                   else _to_plain(default, declared, _LAYOUTS[Omit.NOTHING], "$"))

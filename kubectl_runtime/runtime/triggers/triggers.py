@@ -211,8 +211,9 @@ def owner_of(kind: HasApiResource | ApiResource) -> Callable[[Any], list[ObjectR
 
 def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predicate[Any] | None = None,
                    on: On = "object") -> Subscription:
-    """Request runs for what `mapper` returns for each touched object that passes: it is called with each state of the
-    object, or with `on="event"` with the `ObjectEvent`. It is not called for objects that could not be decoded.
+    """Request runs for the refs that `mapper` returns. The mapper is called for each touched object that passes, with
+    each of its states, or with `on="event"` with the `ObjectEvent`. It is not called for objects that could not be
+    decoded.
 
     The mapper is user code: it runs in the watch's thread without a lock and must not block. An exception is reported
     and does not end the watch.
