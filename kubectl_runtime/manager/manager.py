@@ -403,7 +403,7 @@ class Manager:
         checked_route(path, application)
         with self._change:
             if self._started:
-                raise RequestError(f"{path} cannot be added: this manager was started, and its server started first")
+                raise RequestError(f"{path} cannot be added: this manager was started already; add routes before")
             if path in self._routes:
                 raise RequestError(f"there is a route {path} already")
             self._routes[path] = application

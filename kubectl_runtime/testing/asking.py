@@ -50,8 +50,8 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
     probe = Probe(ask, until)
     for given in (timeout, every):
         if not isinstance(given, int | float | timedelta) or isinstance(given, bool) or not seconds(given) > 0:
-            raise ValueError(f"timeout={timeout!r} and every={every!r} must be seconds, or a timedelta, and more than "
-                             "no time")
+            raise ValueError(f"timeout={timeout!r} and every={every!r} must be seconds or a timedelta, above "
+                             "0")
     span, pause = seconds(timeout), seconds(every)
     condition = threading.Condition()  # never notified: the clock does the waiting
     end = clock.monotonic() + span

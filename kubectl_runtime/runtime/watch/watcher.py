@@ -101,8 +101,8 @@ def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken
     """
     check_api(api, "watcher")
     if not hasattr(api, "list_page"):
-        raise RequestError(f"watcher: {api!r} is several places to watch, which controllers and watch_store do, but a "
-                           "stream is of one: Api.all or Api.namespaced")
+        raise RequestError(f"watcher: {api!r} needs several watches, and a stream has one: pass Api.all or "
+                           "Api.namespaced, or use a controller or watch_store")
     check_type("config", config, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
     if config.verify is not None:
         raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
