@@ -105,7 +105,7 @@ class Hidden:
         return self.text(text, least=12)
 
     def value(self, value: Any) -> Any:
-        """A JSON value without secrets, in its keys neither."""
+        """A JSON value without secrets, neither in its values nor in its keys."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
