@@ -611,7 +611,7 @@ class Inbox:
 
 
 class FirstList:
-    """A sink for a watch that is added to a running controller: requests of its first list are bulk."""
+    """A sink for a watch that is added to a running controller: requests of its first list are background work."""
 
     def __init__(self, sink: Sink, on_complete: Callable[[], None]) -> None:
         self._sink = sink
