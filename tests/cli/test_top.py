@@ -158,7 +158,7 @@ def test_without_a_window_nothing_is_cut_off(width: int) -> None:
     whole = "".join(line.strip() for line in lines).replace(" ", "")
     for word in ("end-of-error", "end-of-reason", "a1b2c3d4", "lastsuccess2hago", "lastTransitionTime,spec.size",
                  "6.7requestsasecond", "12msonaverage", "2.5satmost", "12,345inall", "3of429", "4of5xx", "5unanswered",
-                 "webhook/quota/validate", "8requests", "1notansweredwell", "failing2"):
+                 "webhook/quota/validate", "8requests", "1failed", "failing2"):
         assert word in whole, word
 
 

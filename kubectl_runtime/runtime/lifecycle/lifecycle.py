@@ -228,7 +228,8 @@ class Lifecycle:
     See the module. Safe to use from any thread."""
 
     def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
-        """`name`: for its threads. `grace`: seconds of a stop without a given time. `prefix`: of log lines."""
+        """`name`: for its threads. `grace`: seconds of a stop without a given time. `prefix`: the beginning of log
+        lines."""
         self._shutdown = shutdown
         self._grace = grace
         self._prefix = prefix
