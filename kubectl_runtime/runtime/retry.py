@@ -15,6 +15,7 @@ for changes that depend on the present state, and for servers without server-sid
 """
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,18 +55,16 @@ class ConflictBackoff:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or seconds(self.initial) < 0 or self.factor < 1 or self.jitter < 0:
-            raise RequestError(f"a backoff needs steps >= 1, initial >= 0, factor >= 1 and jitter >= 0: {self}")
-        if seconds(self.initial):
-            _ = self._rule  # refuses what is no number
+        _ = self.rule  # raises for numbers out of range
 
     def delay(self, attempt: int, rng: random.Random) -> float:
         """Seconds to wait after the failed attempt number `attempt` (the first is 0)."""
-        return self._rule.delay(attempt + 1, rng) if seconds(self.initial) else 0.0
+        return self.rule.delay(attempt + 1, rng)
 
     @property
-    def _rule(self) -> Backoff:
-        return Backoff(self.initial, self.factor, spread=self.jitter)
+    def rule(self) -> Backoff:
+        """The same as a `Backoff`."""
+        return Backoff(self.initial, self.factor, spread=self.jitter, attempts=self.steps)
 
 
 DEFAULT_RETRY = ConflictBackoff()
@@ -91,13 +90,13 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     'red'
     """
     check_callback("attempt", attempt)
-    waiting, dice = with_scope(stop or StopToken(clock=clock), clock), rng or random.Random()
-    for number in range(backoff.steps):
+    waiting, rule, dice = with_scope(stop or StopToken(clock=clock), clock), backoff.rule, rng or random.Random()
+    for failures in itertools.count(1):
         try:
             return not_awaitable(attempt(), attempt, may_yield=True)
         except ApiError as error:
-            last = number + 1 == backoff.steps
-            if last or not retry(error) or waiting.wait(backoff.delay(number, dice)):
+            delay = rule.next(failures, dice) if retry(error) else None
+            if delay is None or waiting.wait(delay):
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")
 

@@ -50,7 +50,7 @@ from kubectl_runtime.core.base.errors import (
     WriteTimeout,
     reason_of,
 )
-from kubectl_runtime.core.base.threads import Duration
+from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource
@@ -122,8 +122,9 @@ class RetryPolicy:
                    "retries": retries, "random": random}
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
-        if retries < 0:
-            raise RequestError(f"a RetryPolicy needs retries >= 0, not {retries}")
+        if retries < 0 or not seconds(self.initial):
+            raise RequestError(f"a RetryPolicy needs retries >= 0 and a first wait > 0, not {retries} and "
+                               f"{self.initial}")
         _ = self._backoff  # raises for numbers out of range
 
     @property
@@ -141,13 +142,12 @@ class RetryPolicy:
 
         `repeatable`: the server may carry out the call twice without harm, as with a GET or a PUT.
         """
-        if attempt >= self.retries or not _may_retry(failure, repeatable):
-            return None
-        return max(self._backoff.delay(attempt + 1, self), failure.retry_after or 0.0)
+        delay = self._backoff.next(attempt + 1, self) if _may_retry(failure, repeatable) else None
+        return None if delay is None else max(delay, failure.retry_after or 0.0)
 
     @property
     def _backoff(self) -> Backoff:
-        return Backoff(self.initial, self.factor, self.maximum, _JITTER)
+        return Backoff(self.initial, self.factor, self.maximum, _JITTER, attempts=self.retries + 1)
 
 
 def _may_retry(failure: Failure, repeatable: bool) -> bool:

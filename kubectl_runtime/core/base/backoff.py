@@ -1,10 +1,13 @@
-"""`Backoff`: the wait after the n-th consecutive failure. It is used for keys, watches, calls, conflicts and Events.
+"""`Backoff`: whether and when to try again after the n-th consecutive failure, of keys, watches, calls, conflicts and
+Events.
 
     d = `initial` * `factor` ** (n - 1), at most `maximum`
     the delay is drawn from ((1 - `jitter`) d, (1 + `spread`) d]
+    n = `attempts`: it gives up
 
-It is a pure value: its user counts the failures, and decides when to reset the count. `KeyBackoff`, `WatchBackoff`,
-`RetryPolicy` and `ConflictBackoff` are the public names; each makes a `Backoff` from its fields.
+It is a pure value: its user counts the failures, decides when to reset the count, and asks `next` what follows.
+`KeyBackoff`, `WatchBackoff`, `RetryPolicy` and `ConflictBackoff` are the public names; each is a `Backoff`, or makes one
+from its fields, and `Backoff` alone checks the numbers.
 """
 from __future__ import annotations
 
@@ -29,7 +32,8 @@ class Chance(Protocol):
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Waits that grow by a factor after each failure in a row, up to a maximum. Durations are seconds or `timedelta`;
-    `maximum` may be infinite. Raises RequestError for a number that is out of range."""
+    `maximum` may be infinite, and `initial` 0 if `attempts` has a limit. Raises RequestError for a number that is out of
+    range."""
 
     initial: Duration
     factor: float = 2.0
@@ -38,21 +42,30 @@ class Backoff:
     """The share of a delay that the jitter may take off, from 0 (none) to 1."""
     spread: float = 0.0
     """The share of a delay that the jitter may add, even beyond `maximum`."""
+    attempts: float = inf
+    """The number of failures in a row after which there is no further attempt."""
 
     def __post_init__(self) -> None:
-        for what, number in (("factor", self.factor), ("jitter", self.jitter), ("spread", self.spread)):
+        for what in ("factor", "jitter", "spread", "attempts"):
+            number = getattr(self, what)
             if isinstance(number, bool) or not isinstance(number, int | float):
-                raise RequestError(f"the {what} of a backoff is a number, not {number!r}")
-        if not (0 < seconds(self.initial) <= seconds(self.maximum) and self.factor >= 1 and 0 <= self.jitter <= 1):
+                raise RequestError(f"{what} of a backoff is a number, not {number!r}")
+        first = seconds(self.initial)
+        positive = first > 0 or (first == 0 and self.attempts < inf)
+        if not (positive and first <= seconds(self.maximum) and self.factor >= 1 and 0 <= self.jitter <= 1):
             raise RequestError("a backoff needs 0 < first delay <= maximum, factor >= 1 and jitter within 0..1, not "
                                f"first delay {self.initial}, maximum {self.maximum}, factor {self.factor}, "
                                f"jitter {self.jitter}")
-        if not self.spread >= 0:
-            raise RequestError(f"a backoff needs spread >= 0, not {self.spread}")
+        if not (self.spread >= 0 and self.attempts >= 1):
+            raise RequestError(f"a backoff needs spread >= 0 and attempts >= 1, not {self.spread} and {self.attempts}")
+
+    def next(self, failures: int, rng: Chance = random) -> float | None:
+        """Seconds until the next attempt after the `failures`-th failure in a row (1 is the first); None: there is
+        none. `rng` draws the jitter. Never raises, however large the count."""
+        return None if failures >= self.attempts else self.delay(failures, rng)
 
     def delay(self, failures: int, rng: Chance = random) -> float:
-        """Seconds to wait after the `failures`-th failure in a row (1 is the first). `rng` draws the jitter. Never
-        raises, however large the count."""
+        """As `next` without a limit of the attempts."""
         maximum = seconds(self.maximum)
         try:
             exact = min(maximum, seconds(self.initial) * float(self.factor) ** (failures - 1))

@@ -210,7 +210,7 @@ SILENCE = 360.0
 TRIES = 12
 """Requests for one change that the server may answer with a temporary error; client-go's number."""
 PAUSE = Backoff(1, 2, 300)
-RETRY = Backoff(1, 2, 30)
+RETRY = Backoff(1, 2, 30, attempts=TRIES)
 
 
 class Subject(NamedTuple):
@@ -335,8 +335,9 @@ class Ledger:
         if result in (Result.LATER, Result.UNKNOWN):
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts
-            if series.tries < TRIES:
-                self._schedule(series, RETRY.delay(series.tries, self.rng) if series.tries else 0.0)
+            delay = RETRY.next(series.tries, self.rng) if series.tries else 0.0
+            if delay is not None:
+                self._schedule(series, delay)
                 return None
             result = Result.REFUSED
         series.requests += 1

@@ -15,7 +15,7 @@ not collide again.
 
 `Failures` keeps the failing keys: the count of failures in a row and the writes that the key made while failing.
 
-    failure of the first run, or of a retry   count + 1; waits `KeyBackoff.delay(count)`
+    failure of the first run, or of a retry   count + 1; waits `KeyBackoff.next(count)`
     failure of a run that a trigger made      count kept: frequent changes do not make a key worse
     failure of another generation or uid      count 1: an earlier spec or object failed before
     success, gone                             state dropped: the next failure is the first
@@ -73,8 +73,10 @@ MAX_REMEMBERED_IN_ALL = 200_000
 class KeyBackoff(Backoff):
     """The wait of a failing key: `initial` times `factor` per further failure, at most `maximum`.
 
-    Each delay is drawn from ((1 - jitter) d, d], so that keys which failed together do not come back together.
-    Durations are seconds or `timedelta`. Raises RequestError when a number makes no sense.
+    Each delay is drawn from ((1 - jitter) d, d], so that keys which failed together do not come back together. With
+    `attempts`, a key that failed that many times in a row waits for a change: each change leads to one more attempt, a
+    change of the spec to all of them. Durations are seconds or `timedelta`. Raises RequestError when a number makes no
+    sense.
 
     >>> backoff = KeyBackoff(initial=1, maximum=timedelta(minutes=5))
     >>> controller = Controller(Api.all(client, ConfigMap), backoff=backoff)
@@ -580,7 +582,7 @@ CONFLICTS = 5
 """How many conflicts in a row are retried without counting as a failure."""
 
 _STEPS = Backoff(0.005, 2.0, LEAST)
-_JITTERED = Backoff(0.005, 2.0, LEAST, jitter=0.5)
+_CONFLICTS = Backoff(0.005, 2.0, LEAST, jitter=0.5, attempts=CONFLICTS + 1)
 
 
 def requeued(run: Run, after: float) -> Outcome:
@@ -595,7 +597,5 @@ def requeued(run: Run, after: float) -> Outcome:
 def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | None:
     """The outcome of a `run` that failed with a conflict, because of a newer version; None when it counts as an
     ordinary failure."""
-    times = run.times_in_a_row(Repeated.CONFLICT) + 1
-    if times > CONFLICTS:
-        return None
-    return Outcome(_JITTERED.delay(times, rng), RunResult.ERROR, error, repeated=Repeated.CONFLICT)
+    delay = _CONFLICTS.next(run.times_in_a_row(Repeated.CONFLICT) + 1, rng)
+    return None if delay is None else Outcome(delay, RunResult.ERROR, error, repeated=Repeated.CONFLICT)

@@ -7,7 +7,8 @@
     object; also as a cause                 object that this run neither saw nor wrote, a change of a related object, a
                                             trigger, a resync
     a conflict (409)                        a few times in a row: soon again, quietly; then a failure
-    any other exception, also SystemExit    failure: the error policy decides when to try again
+    any other exception, also SystemExit    failure: the error policy decides when to try again, until the attempts of
+                                            the backoff are used up
     the error policy raises                 both errors are logged; the default backoff applies
 
 An error of `on_success` is a failure of the run. `RunLog` logs the outcome. It never raises, except KeyboardInterrupt
@@ -486,10 +487,11 @@ class Invoker:
         return replace(outcome, last_failure=self._log.failed(run, ctx, outcome, error))
 
     def _delay_after(self, obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
+        default = ctx.retry_delay
         if self._error_policy is None:
-            return ctx.backoff_delay
-        default: float | None = ctx.backoff_delay
-        return self._policy_guard.call(default, str(ctx.ref), self._decided, self._error_policy, obj, error, ctx)
+            return default
+        decided = self._policy_guard.call(default, str(ctx.ref), self._decided, self._error_policy, obj, error, ctx)
+        return None if default is None else decided
 
     @staticmethod
     def _decided(policy: ErrorPolicy[Any], obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:

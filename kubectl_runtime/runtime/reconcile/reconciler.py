@@ -22,7 +22,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
 from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.observer import RunResult
-from kubectl_runtime.core.base.threads import Clock, Duration, duration_of
+from kubectl_runtime.core.base.threads import Clock, Duration, duration_of, seconds
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.meta.selectors import FieldSelection, LabelSelection
@@ -118,6 +118,7 @@ def _delay(after: Duration) -> float:
 
 
 _AWAIT_CHANGE = Action()
+_UNKNOWN = float("nan")
 
 
 class TerminalError(KubeError):
@@ -200,13 +201,13 @@ class Context(Generic[T_co]):
     ...     return Action.await_change()
     """
 
-    __slots__ = ("_backoff_delay", "_environment", "_logger", "_naming", "_reconcile_id", "_run", "_uid", "ref")
+    __slots__ = ("_environment", "_logger", "_naming", "_reconcile_id", "_retry_delay", "_run", "_uid", "ref")
 
     def __init__(self, environment: Environment[T_co], run: Run, uid: str) -> None:
         self._environment = environment
         self._run = run
         self._uid = uid
-        self._backoff_delay: float | None = None
+        self._retry_delay: float | None = _UNKNOWN
         self._logger: ReconcileLogger | None = None
         self._reconcile_id = ""
         self._naming: Naming | None = None
@@ -253,11 +254,19 @@ class Context(Generic[T_co]):
 
     @property
     def backoff_delay(self) -> float:
-        """Seconds that this key will wait if this run fails and the default error policy decides."""
-        if self._backoff_delay is None:
+        """Seconds that this key will wait if this run fails and the default error policy decides; the longest wait if
+        this is the last attempt that `KeyBackoff(attempts=…)` allows."""
+        delay = self.retry_delay
+        return seconds(self._environment.backoff.maximum) if delay is None else delay
+
+    @property
+    def retry_delay(self) -> float | None:
+        """As `backoff_delay`; None if this is the last attempt that `KeyBackoff(attempts=…)` allows: when it fails, the
+        key waits for a change, whatever an error policy decides."""
+        if self._retry_delay is _UNKNOWN:
             failures = self._run.failures_if_it_fails
-            self._backoff_delay = self._environment.backoff.delay(failures, self._environment.rng)
-        return self._backoff_delay
+            self._retry_delay = self._environment.backoff.next(failures, self._environment.rng)
+        return self._retry_delay
 
     def now(self) -> datetime:
         """The date and time, aware, in UTC; in a simulation, the simulated time.
@@ -525,7 +534,8 @@ class Reconciler(ABC, Generic[K]):
         """Decide what to do after `reconcile` raised `error`. Runs on the same worker and may block.
 
         The default waits `ctx.backoff_delay`: 5 ms doubling up to 1000 s per object, jittered, reset by success. It is
-        not called after a TerminalError, nor after the first few conflicts in a row, which are retried at once.
+        not called after a TerminalError, nor after the first few conflicts in a row, which are retried at once. After
+        the last attempt of a `KeyBackoff(attempts=…)` the object waits for a change, whatever the action says.
         """
         return Action.requeue(ctx.backoff_delay)
 

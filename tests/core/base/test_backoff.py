@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,6 +92,32 @@ def test_watches_wait_from_d_to_less_than_2d_with_d_from_0_8_s_doubling_to_30_s(
     assert [rule.delay(n, Drawn(0.0)) for n in (1, 2, 6, 7, 99)] == pytest.approx([0.8, 1.6, 25.6, 30, 30])
     assert [rule.delay(n, Drawn(0.5)) for n in (1, 2, 6, 7, 99)] == pytest.approx([1.2, 2.4, 38.4, 45, 45])
     assert 59.9 < rule.delay(99, Drawn(0.999)) < 60
+
+
+@given(attempts=st.integers(1, 50), count=COUNTS, initial=st.floats(1e-3, 1e3) | st.just(0.0), drawn=DRAWN)
+def test_each_rule_gives_up_after_its_attempts_and_not_before(attempts: int, count: int, initial: float,
+                                                             drawn: float) -> None:
+    rules = [Backoff(initial, attempts=attempts), KeyBackoff(initial, attempts=attempts),
+             ConflictBackoff(attempts, initial).rule]
+    waits = [rule.next(count, Drawn(drawn)) for rule in rules]
+    if initial:
+        waits.append(RetryPolicy(initial, maximum=1e9, retries=attempts - 1).next(count - 1, Failure(429, retry_after=0)))
+    assert [wait is None for wait in waits] == [count >= attempts] * len(waits)
+    assert all(wait is None or (wait > 0) == (initial > 0) for wait in waits)
+
+
+@pytest.mark.parametrize("attempts", [0, -1, 0.5, float("nan"), True, "3", None])
+def test_a_limit_that_allows_no_attempt_or_is_no_number_is_refused(attempts: Any) -> None:
+    for kind in (KeyBackoff, partial(Backoff, 1)):
+        with pytest.raises(RequestError, match="attempts"):
+            kind(attempts=attempts)
+    assert KeyBackoff(attempts=10).next(9) is not None
+
+
+@pytest.mark.parametrize("kind", [Backoff, KeyBackoff, WatchBackoff, RetryPolicy])
+def test_a_first_delay_of_0_is_refused_where_no_limit_ends_the_attempts_or_a_server_gets_them(kind: Any) -> None:
+    with pytest.raises(RequestError, match="first"):
+        kind(0)
 
 
 def test_an_infinite_maximum_is_no_maximum() -> None:

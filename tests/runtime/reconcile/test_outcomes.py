@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 import pytest
@@ -29,13 +30,13 @@ class World:
 
     def __init__(self, answer: Answer | Reconciler[Parent], *, owns: bool = False, policy: Any = None,
                  mapper: Any = None, run_timeout: float | None = None, resync: float | None = None,
-                 **options: Any) -> None:
+                 attempts: float = inf, **options: Any) -> None:
         self.simulation = Simulation(3)
         self.clock = self.simulation.clock
         self.cluster = Cluster(self.clock)
         self.reports: list[RunReport] = []
         self.times: list[float] = []
-        controller = Controller(self.cluster.api(Parent), backoff=KeyBackoff(jitter=0), **options)
+        controller = Controller(self.cluster.api(Parent), backoff=KeyBackoff(jitter=0, attempts=attempts), **options)
         controller.on_result(self._report)
         if run_timeout is not None:
             controller.run_timeout(run_timeout)
@@ -503,6 +504,42 @@ def test_a_retry_of_a_bulk_run_stays_in_its_class() -> None:
     world.cluster.put(Parent, "new")
     world.simulation.settle()
     assert "new" in order[:12]
+
+
+@pytest.mark.parametrize("policy", [None, lambda obj, error, ctx: Action.requeue(ctx.backoff_delay),
+                                    lambda obj, error, ctx: Action.requeue(7), lambda obj, error, ctx: 1 / 0])
+def test_after_the_last_attempt_of_the_backoff_a_key_waits_for_a_change_whatever_the_policy_says(policy: Any) -> None:
+    last: list[bool] = []
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        last.append(ctx.retry_delay is None)
+        assert ctx.backoff_delay == (1000 if last[-1] else ctx.retry_delay)
+        raise ValueError("no")
+
+    world = World(answer, owns=True, policy=policy, attempts=3)
+    world.put(0, generation=1)
+    assert world.settle(5000) == 3
+    assert world.reports[2].requeue_after is None
+    world.child(1)
+    assert world.settle(5000) == 1, "a change leads to one attempt"
+    world.put(2, generation=2)
+    assert world.settle(5000) == 3, "another spec leads to all of them"
+    assert last == [False, False, True, True, False, False, True]
+
+
+def test_a_success_starts_the_attempts_of_the_backoff_over_and_conflicts_do_not_count() -> None:
+    outcomes = [ValueError("no"), None, *[conflict()] * 3, *[ValueError("no")] * 5]
+
+    def answer(obj: Parent, ctx: Context[Any]) -> Action:
+        error = outcomes.pop(0)
+        if error is not None:
+            raise error
+        return Action.requeue(1)
+
+    world = World(answer, attempts=2)
+    world.put(0)
+    assert world.settle(5000) == 7
+    assert len(outcomes) == 3
 
 
 @pytest.mark.parametrize(("context", "notes"), [
