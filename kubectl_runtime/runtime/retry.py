@@ -27,7 +27,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.backoff import Backoff
 from kubectl_runtime.core.base.errors import ApiError, RequestError, is_lost_race
 from kubectl_runtime.core.base.guard import check_api, check_callback, not_awaitable
-from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, seconds
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration
 from kubectl_runtime.core.codec.jsonbytes import equal_json
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.core.objects.resource import Resource

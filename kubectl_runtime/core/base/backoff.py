@@ -6,8 +6,8 @@ Events.
     n = `attempts`: it gives up
 
 It is a pure value: its user counts the failures, decides when to reset the count, and asks `next` what follows.
-`KeyBackoff`, `WatchBackoff`, `RetryPolicy` and `ConflictBackoff` are the public names; each is a `Backoff`, or makes one
-from its fields, and `Backoff` alone checks the numbers.
+`KeyBackoff`, `WatchBackoff`, `RetryPolicy` and `ConflictBackoff` are the public names; each is a `Backoff` or makes one
+from its fields, and `Backoff` checks the numbers.
 """
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Chance(Protocol):
 @dataclass(frozen=True, slots=True)
 class Backoff:
     """Waits that grow by a factor after each failure in a row, up to a maximum. Durations are seconds or `timedelta`;
-    `maximum` may be infinite, and `initial` 0 if `attempts` has a limit. Raises RequestError for a number that is out of
-    range."""
+    `maximum` may be infinite, and `initial` 0 if `attempts` has a limit. Raises RequestError for a number that is out
+    of range."""
 
     initial: Duration
     factor: float = 2.0

@@ -1,4 +1,6 @@
 """`Family`: the name, type, labels and help of some series, and the prometheus-client family made of their values.
+`Families` declares those of one subject, `Numbers` and `Labelled` keep their values, and `Ended` limits what stays of
+subjects that are over.
 
 A module of series declares its families once; each scrape fills new ones. prometheus-client's own metrics are not used,
 since they take a lock and several checks for each number, and a run changes eight numbers.
@@ -7,8 +9,10 @@ since they take a lock and several checks for each number, and a run changes eig
 """
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -97,7 +101,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a key of dicts, found by identity
 class Family:
     """The metadata of all series of one name. A counter's `name` ends in `_total`, as its series do."""
 
@@ -130,16 +134,116 @@ def _bucket(bound: str, count: float, example: tuple[str, float] | None
     return (bound, count) if example is None else (bound, count, Exemplar({"trace_id": example[0]}, example[1]))
 
 
-def counter(name: str, labels: str, text: str) -> Family:
-    """A family of counters; `labels` are their names, separated by blanks, `text` is the help."""
-    return Family(Kind.COUNTER, name, tuple(labels.split()), text)
+class Families(list[Family]):
+    """The families of one subject. `labels` are the names of the labels, separated by blanks; `text` is the help."""
+
+    def counter(self, name: str, labels: str, text: str) -> Family:
+        """Declare a family of counters."""
+        return self._add(Family(Kind.COUNTER, name, tuple(labels.split()), text))
+
+    def gauge(self, name: str, labels: str, text: str) -> Family:
+        """Declare a family of gauges."""
+        return self._add(Family(Kind.GAUGE, name, tuple(labels.split()), text))
+
+    def histogram(self, name: str, labels: str, bounds: tuple[float, ...], text: str) -> Family:
+        """Declare a family of histograms."""
+        return self._add(Family(Kind.HISTOGRAM, name, tuple(labels.split()), text, bounds))
+
+    def _add(self, family: Family) -> Family:
+        self.append(family)
+        return family
 
 
-def gauge(name: str, labels: str, text: str) -> Family:
-    """A family of gauges; `labels` are their names, separated by blanks, `text` is the help."""
-    return Family(Kind.GAUGE, name, tuple(labels.split()), text)
+class Numbers:
+    """The counters and gauges of one controller or watch, all 0 at first. Safe to use from any thread; `numbers` only
+    under the lock."""
+
+    def __init__(self, families: Families) -> None:
+        self.lock = threading.Lock()
+        self.numbers: dict[Family, float] = {family: 0 for family in families if family.kind is not Kind.HISTOGRAM}
+
+    def add(self, family: Family, number: float = 1) -> None:
+        """Add to the number of `family`."""
+        with self.lock:
+            self.numbers[family] += number
+
+    def set(self, family: Family, number: float) -> None:
+        """Set the number of `family`."""
+        with self.lock:
+            self.numbers[family] = number
 
 
-def histogram(name: str, labels: str, bounds: tuple[float, ...], text: str) -> Family:
-    """A family of histograms; `labels` are their names, separated by blanks, `text` is the help."""
-    return Family(Kind.HISTOGRAM, name, tuple(labels.split()), text, bounds)
+class Labelled:
+    """Series whose labels are known only when an event occurs. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._counts: dict[Family, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
+        self._spreads: dict[Family, dict[tuple[str, ...], Histogram]] = defaultdict(dict)
+
+    def count(self, family: Family, *labels: str) -> None:
+        """Count one more in the series of `family` with these labels."""
+        with self.lock:
+            self._counts[family][labels] += 1
+
+    def set(self, family: Family, *labels: str, to: float) -> None:
+        """Set the series of `family` with these labels `to` a number."""
+        with self.lock:
+            self._counts[family][labels] = to
+
+    def forget(self, family: Family, *labels: str) -> None:
+        """Stop exporting the series of `family` with these labels."""
+        with self.lock:
+            self._counts[family].pop(labels, None)
+
+    def observe(self, family: Family, *labels: str, value: float, trace_id: str = "") -> None:
+        """Add a value to the histogram of `family` with these labels; `trace_id`: see `Histogram.add`."""
+        with self.lock:
+            spreads = self._spreads[family]
+            if labels not in spreads:
+                spreads[labels] = Histogram(family.bounds)
+            spreads[labels].add(value, trace_id)
+
+    def values(self) -> Iterator[tuple[Family, Row]]:
+        """All series with their present values."""
+        with self.lock:
+            found: list[tuple[Family, Row]] = [(family, row) for family, rows in self._counts.items()
+                                               for row in rows.items()]
+            found += [(family, (labels, spread.copy())) for family, rows in self._spreads.items()
+                      for labels, spread in rows.items()]
+        yield from found
+
+
+KEPT = 4
+"""Number of ended controllers, watches, elections and webhooks, each, whose series stay, so that their last values can
+be scraped, and counts go on if one begins again."""
+
+
+class Ended:
+    """The ended controllers, watches, elections and webhooks, oldest first. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: dict[str, None] = {}
+
+    def add(self, name: str) -> str | None:
+        """`name` has ended. Returns the name to forget instead, if any."""
+        with self._lock:
+            self._names.pop(name, None)
+            self._names[name] = None
+            return None if len(self._names) <= KEPT else self._take_first()
+
+    def discard(self, name: str) -> None:
+        """`name` is in use again."""
+        if name in self._names:
+            with self._lock:
+                self._names.pop(name, None)
+
+    def renew(self) -> None:
+        """Make a new lock in the child of a fork, where a thread of the parent may have held the old one."""
+        self._lock = threading.Lock()
+
+    def _take_first(self) -> str:
+        first = next(iter(self._names))
+        del self._names[first]
+        return first

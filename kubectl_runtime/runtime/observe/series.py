@@ -1,4 +1,8 @@
-"""The series of controllers and queues, of clients and elections, of watches and stores, and of webhook servers.
+"""`Counted`: counts what an observer is notified of, as series of controllers and queues, of clients and elections, of
+watches and stores, and of webhook servers.
+
+A new metric is a row here, and a line in the method of `Counted` that is notified. `values` exports each family that
+`numbers` has, and the dashboard shows it.
 
 - Controllers: as controller-runtime 0.25 has them. `result` is success, error, requeue_after or requeue (always 0 here,
   since a reconciler names a time). A terminal error counts as an error too, a missing object as a success, and a
@@ -18,16 +22,17 @@ alerts work from the first scrape. They stay after its end until several others 
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from functools import partial
+from itertools import chain
 from operator import itemgetter
 
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestTimeout, error_behind
-from kubectl_runtime.core.base.observer import RunResult
+from kubectl_runtime.core.base.observer import Hearer, Observer, RunResult
 from kubectl_runtime.core.base.plain import Key
+from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.scope import current_trace
 from kubectl_runtime.runtime.observe.families import (
     BACKOFF,
@@ -35,51 +40,60 @@ from kubectl_runtime.runtime.observe.families import (
     REQUEST,
     RUN,
     WORK_QUEUE,
+    Ended,
+    Families,
     Family,
     Histogram,
+    Labelled,
+    Numbers,
     Row,
-    counter,
-    gauge,
-    histogram,
 )
 
+CONTROLLERS = Families()
+
 QUEUE = "name controller"
+"""Both are the name of the controller."""
 
-RECONCILES = counter("controller_runtime_reconcile_total", "controller result", "Runs, by how they ended.")
-ERRORS = counter("controller_runtime_reconcile_errors_total", "controller", "Runs that failed.")
-TERMINAL = counter("controller_runtime_terminal_reconcile_errors_total", "controller",
-                   "Runs that failed in a way that retrying cannot help.")
-PANICS = counter("controller_runtime_reconcile_panics_total", "controller",
-                 "Runs that ended with SystemExit, MemoryError or another error that is not a plain mistake.")
-TIMEOUTS = counter("controller_runtime_reconcile_timeouts_total", "controller",
-                   "Runs that ended with a timeout, of a call to the server for instance.")
-CONCURRENCY = gauge("controller_runtime_max_concurrent_reconciles", "controller", "Runs at once at most.")
-ACTIVE = gauge("controller_runtime_active_workers", "controller", "Runs in progress.")
-TIME = histogram("controller_runtime_reconcile_time_seconds", "controller", RECONCILE_TIME, "How long runs took.")
+RECONCILES = CONTROLLERS.counter("controller_runtime_reconcile_total", "controller result", "Runs, by how they ended.")
+ERRORS = CONTROLLERS.counter("controller_runtime_reconcile_errors_total", "controller", "Runs that failed.")
+TERMINAL = CONTROLLERS.counter("controller_runtime_terminal_reconcile_errors_total", "controller",
+                               "Runs that failed in a way that retrying cannot help.")
+PANICS = CONTROLLERS.counter("controller_runtime_reconcile_panics_total", "controller",
+                             "Runs that ended with SystemExit, MemoryError or another error that is not a plain "
+                             "mistake.")
+TIMEOUTS = CONTROLLERS.counter("controller_runtime_reconcile_timeouts_total", "controller",
+                               "Runs that ended with a timeout, of a call to the server for instance.")
+CONCURRENCY = CONTROLLERS.gauge("controller_runtime_max_concurrent_reconciles", "controller", "Runs at once at most.")
+ACTIVE = CONTROLLERS.gauge("controller_runtime_active_workers", "controller", "Runs in progress.")
+TIME = CONTROLLERS.histogram("controller_runtime_reconcile_time_seconds", "controller", RECONCILE_TIME,
+                             "How long runs took.")
 
-DEPTH = gauge("workqueue_depth", f"{QUEUE} priority", "Keys that are due and wait for a free worker.")
-ADDS = counter("workqueue_adds_total", QUEUE, "Requests to run a key: triggers, requeues and retries, including those "
-               "for a key that was scheduled already.")
-WAITED = histogram("workqueue_queue_duration_seconds", QUEUE, WORK_QUEUE,
-                   "How long keys were due before their run began.")
-WORKED = histogram("workqueue_work_duration_seconds", QUEUE, WORK_QUEUE, "How long runs took.")
-UNFINISHED = gauge("workqueue_unfinished_work_seconds", QUEUE, "How long the runs in progress take already, together.")
-LONGEST = gauge("workqueue_longest_running_processor_seconds", QUEUE,
-                "How long the longest run in progress takes already.")
-RETRIES = counter("workqueue_retries_total", QUEUE, "Failed runs that are followed by another one.")
+DEPTH = CONTROLLERS.gauge("workqueue_depth", f"{QUEUE} priority", "Keys that are due and wait for a free worker.")
+ADDS = CONTROLLERS.counter("workqueue_adds_total", QUEUE,
+                           "Requests to run a key: triggers, requeues and retries, including those for a key that was "
+                           "scheduled already.")
+WAITED = CONTROLLERS.histogram("workqueue_queue_duration_seconds", QUEUE, WORK_QUEUE,
+                               "How long keys were due before their run began.")
+WORKED = CONTROLLERS.histogram("workqueue_work_duration_seconds", QUEUE, WORK_QUEUE, "How long runs took.")
+UNFINISHED = CONTROLLERS.gauge("workqueue_unfinished_work_seconds", QUEUE,
+                               "How long the runs in progress take already, together.")
+LONGEST = CONTROLLERS.gauge("workqueue_longest_running_processor_seconds", QUEUE,
+                            "How long the longest run in progress takes already.")
+RETRIES = CONTROLLERS.counter("workqueue_retries_total", QUEUE, "Failed runs that are followed by another one.")
 
-UP = gauge("kubectl_runtime_controller_running", "controller", "1 from a controller's start to its end, else 0.")
-SKIPPED = counter("kubectl_runtime_reconcile_skipped_total", "controller",
-                  "Runs without a call of the reconciler: the object is still the version that cannot be reconciled.")
-DELAYS = histogram("kubectl_runtime_retry_backoff_seconds", "controller", BACKOFF,
-                   "How long failed keys wait for their retry.")
-DROPPED = counter("kubectl_runtime_keys_dropped_total", "controller", "Keys that shutdown kept from running.")
-READ_CHANGES = counter("kubectl_runtime_read_changes_total", "controller",
-                       "Changes of objects that runs have read; each triggered its readers.")
-STUCK = counter("kubectl_runtime_stuck_runs_total", "controller", "Runs that had not ended at the end of shutdown.")
-
-CONTROLLER_FAMILIES = (RECONCILES, ERRORS, TERMINAL, PANICS, TIMEOUTS, CONCURRENCY, ACTIVE, TIME, DEPTH, ADDS, WAITED,
-                       WORKED, UNFINISHED, LONGEST, RETRIES, UP, SKIPPED, DELAYS, DROPPED, READ_CHANGES, STUCK)
+UP = CONTROLLERS.gauge("kubectl_runtime_controller_running", "controller",
+                       "1 from a controller's start to its end, else 0.")
+SKIPPED = CONTROLLERS.counter("kubectl_runtime_reconcile_skipped_total", "controller",
+                              "Runs without a call of the reconciler: the object is still the version that cannot be "
+                              "reconciled.")
+DELAYS = CONTROLLERS.histogram("kubectl_runtime_retry_backoff_seconds", "controller", BACKOFF,
+                               "How long failed keys wait for their retry.")
+DROPPED = CONTROLLERS.counter("kubectl_runtime_keys_dropped_total", "controller",
+                              "Keys that shutdown kept from running.")
+READ_CHANGES = CONTROLLERS.counter("kubectl_runtime_read_changes_total", "controller",
+                                   "Changes of objects that runs have read; each triggered its readers.")
+STUCK = CONTROLLERS.counter("kubectl_runtime_stuck_runs_total", "controller",
+                            "Runs that had not ended at the end of shutdown.")
 
 _COUNTED_AS = {RunResult.SUCCESS: "success", RunResult.GONE: "success", RunResult.REQUEUE_AFTER: "requeue_after",
                RunResult.ERROR: "error", RunResult.TERMINAL_ERROR: "error"}
@@ -109,7 +123,7 @@ class _Run(msgspec.Struct, gc=False):
     counted: bool = False
 
 
-class ControllerSeries:
+class ControllerSeries(Numbers):
     """The counts of one controller. Safe to use from any thread.
 
     A run takes no lock: its data is kept until a scrape or every `MANY`-th run counts it, which costs a quarter of
@@ -118,13 +132,10 @@ class ControllerSeries:
     """
 
     def __init__(self, name: str) -> None:
+        super().__init__(CONTROLLERS)
         self.name = name
-        self.lock = threading.Lock()
         self.results = {"success": 0, "error": 0, "requeue": 0, "requeue_after": 0}
-        self.terminal = self.panics = self.timeouts = self.skipped = 0
         self.waited, self.took, self.delays = Histogram(WORK_QUEUE), Histogram(RUN), Histogram(BACKOFF)
-        self.read_changes = 0
-        self.adds = self.retries = self.dropped = self.stuck = self.lives = self.concurrency = 0
         self._running: dict[Key, _Run] = {}
         self._ended: deque[_Run] = deque()
         self._depth: _Depth = (float("-inf"), 0)
@@ -132,37 +143,32 @@ class ControllerSeries:
     def started(self, concurrency: int) -> None:
         """The controller has started, with this concurrency."""
         with self.lock:
-            self.lives += 1
-            self.concurrency = concurrency
+            self.numbers[UP] += 1
+            self.numbers[CONCURRENCY] = concurrency
 
     def stopped(self, stuck: int) -> None:
         """The controller has ended; `stuck` of its runs had not."""
         with self.lock:
-            self.lives -= 1
-            self.stuck += stuck
+            self.numbers[UP] -= 1
+            self.numbers[STUCK] += stuck
 
     @property
     def is_running(self) -> bool:
         """Whether a controller of this name runs."""
-        return self.lives > 0
+        return self.numbers[UP] > 0
 
     def drop(self, keys: int) -> None:
         """The shutdown has dropped this many due keys."""
         with self.lock:
             self._count()
             self._depth = self._depth[0], 0
-            self.dropped += keys
-
-    def read_changed(self) -> None:
-        """An object that runs have read has changed."""
-        with self.lock:
-            self.read_changes += 1
+            self.numbers[DROPPED] += keys
 
     def retry(self, delay: float) -> None:
         """A failed key is to run again after `delay` seconds."""
         with self.lock:
-            self.adds += 1
-            self.retries += 1
+            self.numbers[ADDS] += 1
+            self.numbers[RETRIES] += 1
             self.delays.add(delay)
 
     # As in `Observer`, without the controller's name
@@ -170,7 +176,7 @@ class ControllerSeries:
     def keys_triggered(self, requests: int, depth: int, now: float) -> None:
         """The queue got this many requests, and has `depth` due keys now."""
         with self.lock:
-            self.adds += requests
+            self.numbers[ADDS] += requests
             if now >= self._depth[0]:  # calls may overtake each other
                 self._depth = now, depth
 
@@ -205,6 +211,7 @@ class ControllerSeries:
 
     def _count(self) -> None:
         """Count the ended runs. The lock must be held."""
+        numbers = self.numbers
         ended = [self._ended.popleft() for _ in range(len(self._ended))]  # others may be added in between
         for run in ended:
             run.counted = True
@@ -213,19 +220,19 @@ class ControllerSeries:
         self.waited.add_all([run.waited for run in ended if run.waited is not None])
         skipped = RunResult.SKIPPED
         worked = [run for run in ended if run.result is not skipped]
-        self.skipped += len(ended) - len(worked)
+        numbers[SKIPPED] += len(ended) - len(worked)
         self.took.add_all([run.seconds for run in worked])
         for result, count in Counter([run.result for run in worked]).items():
             self.results[_COUNTED_AS[result]] += count
             if result is RunResult.REQUEUE_AFTER:
-                self.adds += count
+                numbers[ADDS] += count
             elif result is RunResult.TERMINAL_ERROR:
-                self.terminal += count
+                numbers[TERMINAL] += count
         for run in worked:
             if run.traced:
                 self.took.show(run.seconds, run.traced)
-            self.panics += run.panic
-            self.timeouts += run.timeout
+            numbers[PANICS] += run.panic
+            numbers[TIMEOUTS] += run.timeout
 
     def values(self, now: float) -> Iterator[tuple[Family, Row]]:
         """All series with their present values."""
@@ -234,86 +241,38 @@ class ControllerSeries:
             running = [*self._running.copy().values()]  # before the ended ones are counted: none is missed
             self._count()
             running = [run for run in running if not run.counted]
-            results = dict(self.results)
+            results, numbers = dict(self.results), dict(self.numbers)
             waited, took, delays = self.waited.copy(), self.took.copy(), self.delays.copy()
-            plain = {TERMINAL: self.terminal, PANICS: self.panics, TIMEOUTS: self.timeouts, SKIPPED: self.skipped,
-                     CONCURRENCY: self.concurrency, UP: self.lives, DROPPED: self.dropped, STUCK: self.stuck,
-                     READ_CHANGES: self.read_changes}
-            queue = {ADDS: self.adds, RETRIES: self.retries}
             looks = (self._depth, *((run.at, run.depth) for run in running))
             depth = max(reversed(looks), key=itemgetter(0))[1]  # the last of those with the same time
         waited.add_all([run.waited for run in running if run.waited is not None])
         ages = [max(0.0, now - run.at) for run in running]
-        plain |= {ACTIVE: len(running), ERRORS: results["error"]}
-        queue_values: dict[Family, float | Histogram] = {
-            **queue, WAITED: waited, WORKED: took, UNFINISHED: sum(ages), LONGEST: max(ages, default=0.0)}
+        del numbers[RECONCILES], numbers[DEPTH]  # these have more labels
+        values: dict[Family, float | Histogram] = {
+            **numbers, ACTIVE: len(running), ERRORS: results["error"], UNFINISHED: sum(ages),
+            LONGEST: max(ages, default=0.0), TIME: took, WORKED: took, WAITED: waited, DELAYS: delays}
+        for family, value in values.items():
+            yield family, ((name,) * len(family.labels), value)
         for result, count in results.items():
             yield RECONCILES, ((name, result), count)
-        yield TIME, ((name,), took)
-        yield DELAYS, ((name,), delays)
-        for family, number in plain.items():
-            yield family, ((name,), number)
-        for family, value in queue_values.items():
-            yield family, ((name, name), value)
         yield DEPTH, ((name, name, ""), depth)
 
 
-CLIENT_REQUESTS = counter("rest_client_requests_total", "code method host", "Attempts at requests, by their answer.")
-DURATION = histogram("rest_client_request_duration_seconds", "verb host", REQUEST,
-                     "How long attempts took; for a watch, until its head came.")
-CLIENT_RETRIES = counter("rest_client_request_retries_total", "code verb host",
-                         "Attempts that were followed by another one.")
-LEADING = gauge("leader_election_master_status", "name", "1 if this process leads, else 0.")
-WRITES = counter("kubectl_runtime_objects_written_total", "resource verb", "Writes that the server answered.")
-CREDENTIALS = counter("kubectl_runtime_credential_refreshes_total", "host result",
-                      "Calls that had to get new credentials: success or error.")
+CLIENTS = Families()
 
-CLIENT_FAMILIES = (CLIENT_REQUESTS, DURATION, CLIENT_RETRIES, LEADING, WRITES, CREDENTIALS)
+CLIENT_REQUESTS = CLIENTS.counter("rest_client_requests_total", "code method host",
+                                  "Attempts at requests, by their answer.")
+DURATION = CLIENTS.histogram("rest_client_request_duration_seconds", "verb host", REQUEST,
+                             "How long attempts took; for a watch, until its head came.")
+CLIENT_RETRIES = CLIENTS.counter("rest_client_request_retries_total", "code verb host",
+                                 "Attempts that were followed by another one.")
+LEADING = CLIENTS.gauge("leader_election_master_status", "name", "1 if this process leads, else 0.")
+WRITES = CLIENTS.counter("kubectl_runtime_objects_written_total", "resource verb", "Writes that the server answered.")
+CREDENTIALS = CLIENTS.counter("kubectl_runtime_credential_refreshes_total", "host result",
+                              "Calls that had to get new credentials: success or error.")
 
 METHODS = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "replace": "PUT", "patch": "PATCH",
            "apply": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}
-
-
-class ClientSeries:
-    """The counts of all clients together. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self._counts: dict[Family, dict[tuple[str, ...], float]] = defaultdict(lambda: defaultdict(float))
-        self._durations: dict[tuple[str, ...], Histogram] = defaultdict(partial(Histogram, REQUEST))
-
-    def count(self, family: Family, *labels: str) -> None:
-        """Count one more in the series of `family` with these labels."""
-        with self.lock:
-            self._counts[family][labels] += 1
-
-    def set(self, family: Family, *labels: str, to: float) -> None:
-        """Set the series of `family` with these labels `to` a number."""
-        with self.lock:
-            self._counts[family][labels] = to
-
-    def forget(self, family: Family, *labels: str) -> None:
-        """Stop exporting the series of `family` with these labels."""
-        with self.lock:
-            self._counts[family].pop(labels, None)
-
-    def attempted(self, host: str, method: str, code: int, seconds: float, trace_id: str = "") -> None:
-        """Count an attempt at a request, which took this many `seconds` and was answered with `code` (0: not answered).
-        """
-        with self.lock:
-            self._counts[CLIENT_REQUESTS][code_of(code), method, host] += 1
-            self._durations[method, host].add(seconds, trace_id)
-
-    def values(self) -> Iterator[tuple[Family, Row]]:
-        """All series with their present values."""
-        with self.lock:
-            counts = {family: dict(rows) for family, rows in self._counts.items()}
-            durations = {labels: spread.copy() for labels, spread in self._durations.items()}
-        for family, rows in counts.items():
-            for labels, value in rows.items():
-                yield family, (labels, value)
-        for labels, spread in durations.items():
-            yield DURATION, (labels, spread)
 
 
 def code_of(code: int) -> str:
@@ -323,31 +282,33 @@ def code_of(code: int) -> str:
 
 PHASES = ("listing", "watching", "waiting", "stopped")
 
-STATE = gauge("kubectl_runtime_watch_state", "watch state",
-              "1 for what the watch does: it is listing, watching, waiting (after a failure) or stopped.")
-RELISTS = counter("kubectl_runtime_watch_relists_total", "watch", "Complete lists after the first one.")
-FAILURES = counter("kubectl_runtime_watch_failures_total", "watch", "Failed attempts to list or watch; while the "
-                   "server is away, those of the one watch that tries for all.")
-IN_A_ROW = gauge("kubectl_runtime_watch_consecutive_failures", "watch", "Failures since the watch last worked.")
-DELAY = gauge("kubectl_runtime_watch_backoff_seconds", "watch", "How long it waits after a failure; 0 if it does not.")
-EVENTS = counter("kubectl_runtime_watch_events_total", "watch", "Events and bookmarks that arrived on the open watch.")
-AGE = gauge("kubectl_runtime_watch_last_frame_age_seconds", "watch",
-            "Seconds since the last frame; a large value means that the watch is broken (0 once it has stopped).")
-LIST_TIME = gauge("kubectl_runtime_watch_last_list_seconds", "watch", "How long the last complete list took.")
-OBJECTS = gauge("kubectl_runtime_store_objects", "watch", "Objects in the store; 0 once the watch has stopped.")
-SIZE = gauge("kubectl_runtime_store_bytes", "watch", "Bytes of JSON in the store.")
+WATCHES = Families()
 
-WATCH_FAMILIES = (STATE, RELISTS, FAILURES, IN_A_ROW, DELAY, EVENTS, AGE, LIST_TIME, OBJECTS, SIZE)
+STATE = WATCHES.gauge("kubectl_runtime_watch_state", "watch state",
+                      "1 for what the watch does: it is listing, watching, waiting (after a failure) or stopped.")
+RELISTS = WATCHES.counter("kubectl_runtime_watch_relists_total", "watch", "Complete lists after the first one.")
+FAILURES = WATCHES.counter("kubectl_runtime_watch_failures_total", "watch",
+                           "Failed attempts to list or watch; while the server is away, those of the one watch that "
+                           "tries for all.")
+IN_A_ROW = WATCHES.gauge("kubectl_runtime_watch_consecutive_failures", "watch", "Failures since the watch last worked.")
+DELAY = WATCHES.gauge("kubectl_runtime_watch_backoff_seconds", "watch",
+                      "How long it waits after a failure; 0 if it does not.")
+EVENTS = WATCHES.counter("kubectl_runtime_watch_events_total", "watch",
+                         "Events and bookmarks that arrived on the open watch.")
+AGE = WATCHES.gauge("kubectl_runtime_watch_last_frame_age_seconds", "watch",
+                    "Seconds since the last frame; a large value means that the watch is broken (0 once it has "
+                    "stopped).")
+LIST_TIME = WATCHES.gauge("kubectl_runtime_watch_last_list_seconds", "watch", "How long the last complete list took.")
+OBJECTS = WATCHES.gauge("kubectl_runtime_store_objects", "watch", "Objects in the store; 0 once the watch has stopped.")
+SIZE = WATCHES.gauge("kubectl_runtime_store_bytes", "watch", "Bytes of JSON in the store.")
 
 
-class WatchSeries:
+class WatchSeries(Numbers):
     """The counts of one watch. Safe to use from any thread."""
 
     def __init__(self, now: float) -> None:
-        self.lock = threading.Lock()
+        super().__init__(WATCHES)
         self.phase, self.heard = "listing", now
-        self.relists = self.failures = self.in_a_row = self.events = self.objects = self.size = 0
-        self.delay = self.list_time = 0.0
 
     def phase_changed(self, phase: str, now: float) -> None:
         """The watch has begun to be in this phase."""
@@ -356,37 +317,37 @@ class WatchSeries:
                 self.heard = now
             self.phase = phase
             if phase != "waiting":
-                self.delay = 0.0
+                self.numbers[DELAY] = 0
             if phase == "stopped":  # it may have been given back, as of a shard that is another replica's
-                self.objects = self.size = 0
+                self.numbers[OBJECTS] = self.numbers[SIZE] = 0
             if phase == "watching":  # its answer came
-                self.heard, self.in_a_row = now, 0
+                self.heard, self.numbers[IN_A_ROW] = now, 0
 
     def failed(self, in_a_row: int, delay: float) -> None:
         """The watch failed, for the `in_a_row`-th time in a row, and waits `delay` seconds."""
         with self.lock:
-            self.failures += 1
-            self.in_a_row, self.delay = in_a_row, delay
+            self.numbers[FAILURES] += 1
+            self.numbers[IN_A_ROW], self.numbers[DELAY] = in_a_row, delay
 
     def listed(self, objects: int, relists: int, seconds: float, now: float) -> None:
         """A list of this many objects is complete, after this many seconds; `relists` were complete before it."""
         with self.lock:
-            self.objects, self.list_time, self.heard, self.in_a_row = objects, seconds, now, 0
-            self.relists += relists > 0
+            self.heard = now
+            self.numbers |= {OBJECTS: objects, LIST_TIME: seconds, IN_A_ROW: 0}
+            self.numbers[RELISTS] += relists > 0
 
     def frame(self, events: int, now: float) -> None:
         """This many events arrived at `now`."""
         with self.lock:
-            self.events += events
+            self.numbers[EVENTS] += events
             self.heard = now
 
     def values(self, name: str, now: float) -> Iterator[tuple[Family, Row]]:
         """All series of the watch `name` with their present values."""
         with self.lock:
-            phase = self.phase
-            numbers = {RELISTS: self.relists, FAILURES: self.failures, IN_A_ROW: self.in_a_row, DELAY: self.delay,
-                       EVENTS: self.events, LIST_TIME: self.list_time, OBJECTS: self.objects, SIZE: self.size,
-                       AGE: 0.0 if phase == "stopped" else max(0.0, now - self.heard)}
+            phase, numbers = self.phase, dict(self.numbers)
+            numbers[AGE] = 0.0 if phase == "stopped" else max(0.0, now - self.heard)
+        del numbers[STATE]
         for known in PHASES:
             yield STATE, ((name, known), float(known == phase))
         for family, number in numbers.items():
@@ -396,14 +357,14 @@ class WatchSeries:
 LATENCY_BOUNDS = (.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 """Prometheus's default buckets, which controller-runtime uses."""
 
-WEBHOOK_REQUESTS = counter("controller_runtime_webhook_requests_total", "webhook code",
-                   "Requests to webhooks, by the HTTP status of the answer.")
-LATENCY = histogram("controller_runtime_webhook_latency_seconds", "webhook", LATENCY_BOUNDS,
-                    "How long webhooks took to answer.")
-IN_FLIGHT = gauge("controller_runtime_webhook_requests_in_flight", "webhook",
-                  "Requests that webhooks are answering at this moment.")
+WEBHOOKS = Families()
 
-WEBHOOK_FAMILIES = (WEBHOOK_REQUESTS, LATENCY, IN_FLIGHT)
+WEBHOOK_REQUESTS = WEBHOOKS.counter("controller_runtime_webhook_requests_total", "webhook code",
+                                    "Requests to webhooks, by the HTTP status of the answer.")
+LATENCY = WEBHOOKS.histogram("controller_runtime_webhook_latency_seconds", "webhook", LATENCY_BOUNDS,
+                             "How long webhooks took to answer.")
+IN_FLIGHT = WEBHOOKS.gauge("controller_runtime_webhook_requests_in_flight", "webhook",
+                           "Requests that webhooks are answering at this moment.")
 
 
 class WebhookSeries:
@@ -474,3 +435,161 @@ class WebhookSeries:
             self.in_flight[webhook] = 0
             self._latencies[webhook] = Histogram(LATENCY_BOUNDS)
             self._counts |= {(webhook, 200): 0, (webhook, 500): 0}
+
+
+FAMILIES = (*CONTROLLERS, *WATCHES, *CLIENTS, *WEBHOOKS)
+
+
+class Counted(Observer):
+    """Counts what an observer is notified of: the values of `Metrics`. Safe to use from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._change = threading.Lock()
+        self._controllers: dict[str, ControllerSeries] = {}
+        self._watches: dict[str, WatchSeries] = {}
+        self._clients = Labelled()
+        self._webhooks = WebhookSeries()
+        self._ended = {what: Ended() for what in ("controllers", "watches", "elections", "webhooks")}
+
+    def rows(self) -> dict[Family, list[Row]]:
+        """Every family, with the present values of all its series."""
+        now = self._clock.monotonic()
+        rows: dict[Family, list[Row]] = {family: [] for family in FAMILIES}
+        with self._change:
+            controllers, watches = dict(self._controllers), dict(self._watches)
+        found = (*(series.values(now) for series in controllers.values()),
+                 *(series.values(name, now) for name, series in watches.items()),
+                 self._clients.values(), self._webhooks.values())
+        for family, row in chain.from_iterable(found):
+            rows[family].append(row)
+        return rows
+
+    def controller_started(self, controller: str, concurrency: int) -> None:
+        self._controller(controller).started(concurrency)
+
+    def controller_stopped(self, controller: str, stuck: int) -> None:
+        series = self._controller(controller)
+        series.stopped(stuck)
+        if not series.is_running and (old := self._ended["controllers"].add(controller)) is not None:
+            with self._change:
+                self._controllers.pop(old, None)
+
+    def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
+        self._controller(controller).keys_triggered(requests, depth, now)
+
+    def keys_dropped(self, controller: str, keys: int) -> None:
+        self._controller(controller).drop(keys)
+
+    def read_changed(self, controller: str, resource: str, key: Key, what: str, readers: int) -> None:  # noqa: ARG002
+        self._controller(controller).add(READ_CHANGES)
+
+    def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:  # noqa: ARG002
+        self._controller(controller).retry(delay)
+
+    def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, now: float) -> None:
+        self._controller(controller).run_started(key, reason, waited, depth, now)
+
+    def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
+                  error: BaseException | None) -> None:
+        self._controller(controller).run_ended(key, result, seconds, error)
+
+    def watch_phase_changed(self, watch: str, phase: str, now: float) -> None:
+        self._watch(watch).phase_changed(phase, now)
+        if phase == "stopped" and (old := self._ended["watches"].add(watch)) is not None:
+            with self._change:
+                self._watches.pop(old, None)
+
+    def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:  # noqa: ARG002
+        self._watch(watch).failed(failures, delay)
+
+    def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
+        self._watch(watch).listed(objects, relists, seconds, self._clock.monotonic())
+
+    def frame_arrived(self, watch: str, events: int, now: float) -> None:
+        self._watch(watch).frame(events, now)
+
+    def store_changed(self, watch: str, objects: int) -> None:
+        self._watch(watch).set(OBJECTS, objects)
+
+    def store_sized(self, watch: str, size: int) -> None:
+        self._watch(watch).set(SIZE, size)
+
+    def request_attempted(self, host: str, method: str, verb: str, resource: str,  # noqa: ARG002
+                          code: int, seconds: float) -> None:
+        self._clients.count(CLIENT_REQUESTS, code_of(code), method, host)
+        self._clients.observe(DURATION, method, host, value=seconds, trace_id=_trace_id())
+
+    def request_retried(self, host: str, verb: str, resource: str, code: int,  # noqa: ARG002
+                        attempt: int, delay: float) -> None:  # noqa: ARG002
+        self._clients.count(CLIENT_RETRIES, code_of(code), METHODS.get(verb, verb.upper()), host)
+
+    def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:  # noqa: ARG002
+        self._clients.count(WRITES, resource, verb)
+
+    def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:  # noqa: ARG002
+        self._clients.count(CREDENTIALS, host, "success" if error is None else "error")
+
+    def leadership_changed(self, election: str, leading: bool) -> None:
+        self._ended["elections"].discard(election)
+        self._clients.set(LEADING, election, to=float(leading))
+
+    def election_ended(self, election: str) -> None:
+        if (old := self._ended["elections"].add(election)) is not None:
+            self._clients.forget(LEADING, old)
+
+    def webhooks_served(self, webhooks: tuple[str, ...]) -> None:
+        self._webhooks.serve(webhooks)
+        for webhook in webhooks:
+            self._ended["webhooks"].discard(webhook)
+
+    def webhook_began(self, webhook: str) -> None:
+        self._webhooks.began(webhook)
+
+    def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
+        self._webhooks.answered(webhook, code, seconds)
+
+    def webhooks_ended(self, webhooks: tuple[str, ...]) -> None:
+        for webhook in self._webhooks.end(webhooks):
+            if (old := self._ended["webhooks"].add(webhook)) is not None:
+                self._webhooks.forget(old)
+
+    def _renew_locks(self) -> None:
+        """In the child of a fork: a parent's thread may have held a lock, and the runs in progress are the parent's."""
+        self._change = threading.Lock()
+        self._clients.lock = threading.Lock()
+        self._webhooks.renew()
+        for ended in self._ended.values():
+            ended.renew()
+        for watch in self._watches.values():
+            watch.lock = threading.Lock()
+        for controller in self._controllers.values():
+            controller.renew()
+
+    def _bound(self, method: str, subject: str) -> Hearer:
+        if method in ("keys_triggered", "run_started", "run_ended"):
+            hearer: Hearer = getattr(self._controller(subject), method)
+            return hearer
+        return super()._bound(method, subject)
+
+    def _controller(self, name: str) -> ControllerSeries:
+        self._ended["controllers"].discard(name)
+        found = self._controllers.get(name)
+        if found is None:
+            with self._change:
+                found = self._controllers.setdefault(name, ControllerSeries(name))
+        return found
+
+    def _watch(self, name: str) -> WatchSeries:
+        self._ended["watches"].discard(name)
+        found = self._watches.get(name)
+        if found is None:
+            with self._change:
+                found = self._watches.setdefault(name, WatchSeries(self._clock.monotonic()))
+        return found
+
+
+def _trace_id() -> str:
+    """The trace of this thread's run, if it has one that is sampled."""
+    trace = current_trace()
+    return "" if trace is None or not trace.sampled or trace.over else trace.trace_id

@@ -101,7 +101,8 @@ def test_each_rule_gives_up_after_its_attempts_and_not_before(attempts: int, cou
              ConflictBackoff(attempts, initial).rule]
     waits = [rule.next(count, Drawn(drawn)) for rule in rules]
     if initial:
-        waits.append(RetryPolicy(initial, maximum=1e9, retries=attempts - 1).next(count - 1, Failure(429, retry_after=0)))
+        policy = RetryPolicy(initial, maximum=1e9, retries=attempts - 1)
+        waits.append(policy.next(count - 1, Failure(429, retry_after=0)))
     assert [wait is None for wait in waits] == [count >= attempts] * len(waits)
     assert all(wait is None or (wait > 0) == (initial > 0) for wait in waits)
 

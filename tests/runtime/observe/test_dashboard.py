@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kubectl_runtime.runtime.observe.families import Families
 from kubectl_runtime.runtime.observe.metrics import FAMILIES, Metrics
+from kubectl_runtime.runtime.observe.series import CONTROLLERS, WATCHES, WEBHOOKS
 from tests.runtime.observe.scrapes import samples
 from tests.runtime.observe.test_metrics import busy
 
@@ -86,6 +87,19 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap() -> None:
     assert len(set(places)) == len(places)
 
 
-def test_the_dashboard_ships_with_the_package() -> None:
-    configured = (Path(__file__).parents[3] / "setup.cfg").read_text()
-    assert "kubectl_runtime.runtime.observe = dashboard.json" in configured
+@pytest.mark.parametrize(("families", "declare", "expression"), [
+    (WATCHES, "counter", 'sum by (watch) (rate(kubectl_runtime_new_total{job=~"$job"}[$__rate_interval]))'),
+    (CONTROLLERS, "gauge", 'sum by (watch) (kubectl_runtime_new_total{job=~"$job"})'),
+    (WEBHOOKS, "histogram", "histogram_quantile(0.5, sum by (le, watch) (rate("
+                            'kubectl_runtime_new_total_bucket{job=~"$job"}[$__rate_interval])))')])
+def test_a_new_family_is_shown_by_a_panel_of_its_own(families: Families, declare: str, expression: str) -> None:
+    arguments: list[Any] = ["kubectl_runtime_new_total", "watch", "New things."]
+    if declare == "histogram":
+        arguments.insert(2, (1, 2))
+    getattr(families, declare)(*arguments)
+    try:
+        panels = json.loads(Metrics.dashboard())["panels"]
+    finally:
+        families.pop()
+    assert [panel["targets"][0]["expr"] for panel in panels if panel["title"] == "New things"] == [expression]
+    assert len(panels) == len(BOARD["panels"]) + 1

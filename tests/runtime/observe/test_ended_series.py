@@ -21,7 +21,7 @@ from kubectl_runtime import (
     watch_store,
 )
 from kubectl_runtime.resources import ConfigMap
-from kubectl_runtime.runtime.observe.metrics import KEPT
+from kubectl_runtime.runtime.observe.families import KEPT
 from kubectl_runtime.testing import ApiServer, eventually
 
 LIMIT = 20
