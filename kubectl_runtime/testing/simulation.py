@@ -282,8 +282,8 @@ class Simulation:
         for controller in self._controllers:
             for watch in controller.assembly.watches.values():
                 self._resume.setdefault(watch, 0.0)  # reads and ranges start watches while it runs
-            if controller.assembly.reads.due() == 0:
-                actors.append(controller.assembly.reads.step)
+            if controller.assembly.reads.values.due() == 0:
+                actors.append(controller.assembly.reads.values.step)
             actors += [controller.executor.step] * min(3, len(controller.executor))
             actors.append(partial(self._dispatch, controller))
         actors += [partial(self._watch, watch)
@@ -365,7 +365,7 @@ class Simulation:
                 now = self.clock.monotonic()
                 late = [self._watch(watch) for watch, at in self._resume.items() if at <= now and not watch.stopped]
                 late += [self._dispatch(controller) for controller in self._controllers]
-                late += [controller.assembly.reads.step() for controller in self._controllers]
+                late += [controller.assembly.reads.values.step() for controller in self._controllers]
                 late += [self._tell(recorder) for recorder in self._recorders]
                 late += [self._servers.work(server) for server in self._servers.with_work()]
                 if not any(late):
@@ -397,7 +397,7 @@ class Simulation:
         for controller in self._controllers:
             if not controller.assembly.shutdown.draining.is_set():
                 delays = (controller.assembly.runner.step(), controller.assembly.housekeeping(),
-                          controller.assembly.reads.due())
+                          controller.assembly.reads.values.due())
                 times += [now + delay for delay in delays if delay is not None]
         return min(times)
 

@@ -88,7 +88,7 @@ def measure(url: str, objects: int, mode: str) -> dict[str, Any]:
             assert done.wait(600)
             time.sleep(1)
             size = resident()
-            read = sum(len(record.raw) for source in running.assembly.reads._all_sources()
+            read = sum(len(record.raw) for source in running.assembly.reads.sources.all()
                        for record in source.shelf.contents.values())
             found: dict[str, Any] = {"mode": mode, "bytes": size, "read": read}
             if mode in ("300", "all"):

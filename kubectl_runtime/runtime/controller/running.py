@@ -324,7 +324,7 @@ class Running(Lifecycle, Generic[K]):
         if plan.signals:
             self._signals.install()
         assembly.subscribe()
-        assembly.reads.spawn = lambda what, body: self._threads.add(what, body).start()
+        assembly.reads.values.spawn = lambda what, body: self._threads.add(what, body).start()
         self._shutdown.draining.on_set(self._executor.close)
         self._threads.add("dispatcher", assembly.dispatch)
         for name, body in assembly.pulls.items():

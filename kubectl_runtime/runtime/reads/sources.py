@@ -3,66 +3,54 @@
     Target    a kind, and where it is watched
     Source    a watch, or a place that must not be watched, and the nodes that the watch keeps up to date
     Watches   how a controller takes, starts and gives back its watches
+    Sources   finds or makes the source for a read
 
-A value is the part of an object that matters to a reader: a path, such as `data.tls.crt`, or a function of the object.
+Where a kind is watched:
+
+    the controller watches whole objects there           that watch, which has their contents too
+    else                                                 a watch of metadata only: of the whole cluster; in a controller
+                                                         of some namespaces, of the namespace that is read; in one of
+                                                         namespaces that come and go, of all of them together, and of
+                                                         the namespace that is read if it is not chosen now
+    it is refused (403), and never had a list            a watch for each name that is read, `SINGLE_WATCHES` at most;
+                                                         further names, and refused ones, are read each time, and
+                                                         their changes trigger nothing: a warning names the missing
+                                                         RBAC rule
+    a selection by fields                                a watch of its own, `FIELD_WATCHES` at most; beyond that, a
+                                                         change of any object with these labels triggers
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from kubectl_runtime.client.api.api import Api
+from kubectl_runtime.client.api.selected import NamespaceSelection, SelectedNamespaces
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import check_callback
+from kubectl_runtime.core.base.guard import GuardedLogger
 from kubectl_runtime.core.base.plain import Key, key_of
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, api_resource_of
+from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.core.objects.partial import PartialView, dynamic
 from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.core.requests.params import ListParams
+from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.core.requests.rights import foresee, hearers
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.reads.dependencies import Identity, Shelf, identity_of
 from kubectl_runtime.runtime.store.store import StoreState
 from kubectl_runtime.runtime.triggers.shared_watches import Share
 from kubectl_runtime.runtime.triggers.triggers import OfHeads, Sink
-from kubectl_runtime.runtime.watch.config import WatcherConfig
+from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, WatcherConfig
 
-Value = str | Callable[[Any], object]
+if TYPE_CHECKING:
+    from kubectl_runtime.client.api.client import Client
 
 
 CHOSEN = "*"
 """Stands for the namespaces that the controller's own Api chooses at each moment, in place of a namespace."""
-
-
-class Absent:
-    """The value of an object that does not exist, and of a path that does not exist in the object."""
-
-    def __repr__(self) -> str:
-        return "absent"
-
-
-ABSENT = Absent()
-
-
-def value_at(obj: Any, path: str) -> Any:
-    """The value at a path such as `data.tls.crt` or `spec.ports.0.name` of plain JSON; `ABSENT` if there is none.
-
-    Keys may contain dots: the longest existing key is taken.
-    """
-    parts = path.removeprefix(".").split(".")
-    return _value_at(obj, parts)
-
-
-def _value_at(obj: Any, parts: list[str]) -> Any:
-    if not parts:
-        return obj
-    if isinstance(obj, list):
-        index = parts[0]
-        return _value_at(obj[int(index)], parts[1:]) if index.isdecimal() and int(index) < len(obj) else ABSENT
-    if isinstance(obj, dict):
-        for length in range(len(parts), 0, -1):
-            key = ".".join(parts[:length])
-            if key in obj and (found := _value_at(obj[key], parts[length:])) is not ABSENT:
-                return found
-    return ABSENT
 
 
 class Watched(NamedTuple):
@@ -101,6 +89,12 @@ class Target:
         self.word = resource.kind.lower()
         self.sources: dict[tuple[str | None, str, str], Source] = {}
         """By namespace, name and fields."""
+
+    def name_of(self, key: Key, reader: Key | None = None) -> str:
+        """An object in texts: `secret/x`, with the namespace if it is not the reader's."""
+        namespace = key[0]
+        inside = namespace is None or (reader is not None and reader[0] == namespace)
+        return f"{self.word}/{key[1]}" if inside else f"{self.word}/{namespace}/{key[1]}"
 
 
 def target_of(kind: Any) -> Target:
@@ -189,13 +183,204 @@ class Source:
             return state.records.get(key)
 
 
-def check_value(value: object) -> None:
-    """Raise RequestError for an invalid `value=` of a read."""
-    if isinstance(value, str):
-        if not value.strip("."):
-            raise RequestError("read: the value is a path such as 'data.tls.crt', or a function of the object")
-        return
-    check_callback("read: the value is a path such as 'data.tls.crt', or a function, which", value, "obj")
+SINGLE_WATCHES = 50
+"""Watches of single names that a controller makes."""
+FIELD_WATCHES = 50
+
+
+class Sources:
+    """The sources of one controller's reads: watches, and requests where no watch has the answer. Safe to use from any
+    thread."""
+
+    def __init__(self, client: Client, watches: Watches, namespaces: frozenset[str], chosen: NamespaceSelection | None,
+                 logger: GuardedLogger, connect: Callable[[Source], None]) -> None:
+        """The controller's objects are in `namespaces`, in the namespaces that are `chosen` at each moment, or in all
+        namespaces. `connect` gets each new source, whose watch is not started yet."""
+        self._client = client
+        self._watches = watches
+        self._namespaces = namespaces
+        self._chosen = chosen
+        self._logger = logger
+        self._connect = connect
+        self._targets: dict[Any, Target] = {}
+        self._singles = 0
+        self._by_fields = 0
+        self._warned: set[str] = set()
+        self._making = threading.RLock()
+        """Held while a watch is made."""
+
+    def renew(self) -> None:
+        """Make a new lock. Only for the child of a fork, where a thread of the parent may hold the old lock."""
+        self._making = threading.RLock()
+
+    def declared(self, target: Target) -> list[Source]:
+        """The sources of a kind as a whole, one for each place. Their watches are taken, and nothing is requested."""
+        found = []
+        for namespace in self.places(target):
+            with self._making:
+                source = target.sources.get((namespace, "", ""))
+                if source is None:
+                    source = Source(target, namespace)
+                    self.take(source)
+                    target.sources[(namespace, "", "")] = source
+            found.append(source)
+        return found
+
+    def target(self, kind: Any) -> Target:
+        """The target of a kind. Raises as `target_of`."""
+        try:
+            known = self._targets.get(kind)
+        except TypeError:  # it has no hash, so it is no kind
+            known = None
+        if known is None:
+            made = target_of(kind)
+            with self._making:  # one for a resource, whatever the classes that read it
+                made.sources = next((one.sources for one in self._targets.values() if one.resource == made.resource),
+                                    made.sources)
+                known = self._targets.setdefault(kind, made)
+        return known
+
+    def places(self, target: Target) -> Sequence[str | None]:
+        """The namespaces in which a kind is watched and listed; None: all, or a cluster-scoped kind."""
+        if target.namespaced and self._chosen is not None:
+            return (CHOSEN,)
+        return sorted(self._namespaces) if target.namespaced and self._namespaces else (None,)
+
+    def foresee(self, target: Target) -> None:
+        """Report the permissions that the watch of this kind needs, which no run uses itself."""
+        if hearers:
+            for place in self.places(target):
+                foresee(Place(target.resource, None if place == CHOSEN else place), "get", "list", "watch")
+
+    def of_object(self, target: Target, key: Key) -> Source | None:
+        """The source that keeps a single object up to date; None without one."""
+        place = self._place_of(target, key[0])
+        source = target.sources.get((place, "", "")) or self._made(Source(target, place))
+        if not source.refused:
+            return source
+        single = target.sources.get((key[0], key[1], ""))
+        if single is None:
+            with self._making:
+                if self._singles >= SINGLE_WATCHES:
+                    self.warn(f"{target.resource.full_name} {place or ''}", "%s: more than %d of them are read by name"
+                               ", and %s: those beyond are read each time, and their changes trigger nothing; grant "
+                               "list and watch of %s%s", target.resource.full_name, SINGLE_WATCHES,
+                               "the controller may not watch all of them", target.resource.full_name,
+                               f" in the namespace {place}" if place else "")
+                    return None
+                self._singles += 1
+                single = self._made(Source(target, key[0], key[1]))
+        return None if single.refused else single
+
+    def for_all(self, target: Target, namespace: str | None, fields: str) -> tuple[Source | None, bool]:
+        """The source that keeps a selection up to date, and whether it selects by these fields."""
+        place = self._place_of(target, namespace)
+        source = target.sources.get((place, "", "")) or self._made(Source(target, place))
+        if source.refused:
+            return None, True
+        if not fields:
+            return source, True
+        by_fields = target.sources.get((place, "", fields))
+        if by_fields is None:
+            with self._making:
+                if self._by_fields >= FIELD_WATCHES:
+                    self.warn(f"fields of {target.resource.full_name}", "%s: more than %d selections by fields are "
+                               "read: beyond, each change of an object with their labels triggers their readers",
+                               target.resource.full_name, FIELD_WATCHES)
+                    return source, False
+                self._by_fields += 1
+                by_fields = self._made(Source(target, place, fields=fields))
+        if by_fields.refused or (namespace is not None and not by_fields.covers(namespace)):
+            return source, False
+        return by_fields, True
+
+    def take(self, source: Source) -> None:
+        """Take the watch of a new source. Nothing is requested yet."""
+        target = source.target
+        is_chosen = source.namespace == CHOSEN
+        api: Any = Api(self._client, target.kind, Place(target.resource, None if is_chosen else source.namespace))
+        if is_chosen and self._chosen is not None:
+            api = SelectedNamespaces(api, self._chosen)
+        fields = f"metadata.name={source.name}" if source.name else source.fields
+        config = WatcherConfig(field_selector=fields) if fields else DEFAULT_CONFIG
+        source.watched = self._watches.take(api, config)
+        source.shelf.whole = source.watched.whole
+
+    def get(self, target: Target, key: Key) -> Record | None:
+        """The object as the server has it."""
+        found: Any = Api(self._client, target.kind, Place(target.resource, key[0])).get_opt(key[1])
+        return None if found is None else found.record
+
+    def listed(self, target: Target, namespace: str | None, selector: Selector, fields: str,
+                source: Source | None) -> tuple[list[Record], str]:
+        """The objects of a selection as the server has them, and the version of the list (of the first list, if there
+        are several).
+        """
+        records: list[Record] = []
+        version = ""
+        is_chosen = namespace is None and source is not None and source.namespace == CHOSEN
+        for place in self._chosen_now(source) if is_chosen and source is not None else (namespace,):
+            api: Any = Api(self._client, target.kind, Place(target.resource, place))
+            for page in api.pages(ListParams(label_selector=selector or None, field_selector=fields or None)):
+                version = version or page.metadata.resource_version or ""
+                records += [one.record for one in page.items if not is_chosen or self._fits(one.record)]
+        return records, version
+
+    def unused(self) -> list[Source]:
+        """Remove the sources that no object reads any more: single names, fields, and namespaces outside the selection.
+        The lock of the dependencies must be held."""
+        unused: list[Source] = []
+        if not (self._singles or self._by_fields or self._chosen is not None):
+            return unused
+        for source in self.all():
+            is_beside = self._chosen is not None and source.namespace not in (None, CHOSEN)
+            if source.ended or not (source.name or source.fields or is_beside) or len(source.shelf):
+                continue
+            source.target.sources.pop((source.namespace, source.name, source.fields), None)
+            source.ended = True
+            self._singles -= 1 if source.name else 0
+            self._by_fields -= 1 if source.fields else 0
+            unused.append(source)
+        return unused
+
+    def all(self) -> list[Source]:
+        """All sources."""
+        return [*{id(one): one for target in [*self._targets.values()] for one in [*target.sources.values()]}.values()]
+
+    def warn(self, what: str, text: str, *args: object) -> None:
+        """Log a warning about `what`, once."""
+        if what not in self._warned:
+            self._warned.add(what)
+            self._logger.warning(text, *args)
+
+    def _chosen_now(self, source: Source) -> Sequence[str | None]:
+        """The chosen namespaces; a single None, where the names of all namespaces decide."""
+        assert source.watched is not None
+        names = source.watched.share.watch.namespaces
+        return (None,) if names is None else sorted(name for name in names if source.covers(name))
+
+    def _fits(self, record: Record) -> bool:
+        return self._chosen is None or self._chosen.fits(record.head.namespace)
+
+    def _place_of(self, target: Target, namespace: str | None) -> str | None:
+        """Where the kind is watched: everywhere (None), in the chosen namespaces, or in the namespace."""
+        if self._chosen is not None and target.namespaced:
+            source = target.sources.get((CHOSEN, "", "")) or self._made(Source(target, CHOSEN))
+            return CHOSEN if namespace is None or source.covers(namespace) else namespace
+        return namespace if self._namespaces and target.namespaced else None
+
+    def _made(self, source: Source) -> Source:
+        """The source with a running watch, which another thread may have made."""
+        key, sources = (source.namespace, source.name, source.fields), source.target.sources
+        with self._making:
+            if (known := sources.get(key)) is not None:
+                return known
+            self.take(source)
+            self._connect(source)
+            assert source.watched is not None
+            sources[key] = source
+            self._watches.start(source.watched)
+            return source
 
 
 def _nothing() -> None:

@@ -23,7 +23,7 @@ from kubectl_runtime import (
 from kubectl_runtime.cli.top_screen import Screen
 from kubectl_runtime.resources import ConfigMap, Namespace, Pod, Secret
 from kubectl_runtime.runtime.observe.debug import snapshot
-from kubectl_runtime.runtime.reads.sources import ABSENT, value_at
+from kubectl_runtime.runtime.reads.values import ABSENT, value_at
 from kubectl_runtime.testing import ApiServer, Simulation, context_for
 
 Run = tuple[str, Any, str]
@@ -82,7 +82,7 @@ class World:
 
     @property
     def kept(self) -> set[str]:
-        return {key[1] for source in self.reads._all_sources() for key in source.shelf.contents}
+        return {key[1] for source in self.reads.sources.all() for key in source.shelf.contents}
 
 
 def x_of(obj: Any) -> Any:
@@ -463,7 +463,7 @@ def test_the_reads_of_a_run_whose_object_is_deleted_meanwhile_are_dropped(end: s
     assert world.reads.look(5)[0] == 0
     assert world.kept == set()
     assert world.after(lambda: world.secrets.delete("s")) == []
-    assert not [node for source in world.reads._all_sources() for node in source.shelf.nodes()]
+    assert not [node for source in world.reads.sources.all() for node in source.shelf.nodes()]
 
 
 class Restricted:
