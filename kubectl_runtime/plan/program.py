@@ -200,6 +200,20 @@ _LIBRARIES = tuple({os.path.realpath(path) + os.sep for path in (
     "/usr/share/zoneinfo") if path})
 
 
+def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:
+    """Return a CRD made of classes, with the versions that only the cluster's CRD has, and their names. A version
+    without a class here is not necessarily removed by the upgrade."""
+    versions = definition["spec"]["versions"]
+    own = {version["name"] for version in versions}
+    others = [version for version in live["spec"].get("versions") or () if version["name"] not in own]
+    if not others:
+        return definition, []
+    stored = any(version.get("storage") for version in versions)
+    kept = [{**version, "storage": bool(version.get("storage")) and not stored} for version in others]
+    return ({**definition, "spec": {**definition["spec"], "versions": [*versions, *kept]}},
+            [version["name"] for version in others if version.get("served")])
+
+
 class OutsideRefused(KubeError):
     """A planned program tried to open a socket, a process or a file; nothing was opened.
 

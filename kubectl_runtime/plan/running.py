@@ -40,16 +40,23 @@ from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.plan.analysis import Observed, Run, Step, may_be_computed_from_digests, moved, plan_of
-from kubectl_runtime.plan.program import OutsideRefused, Program, addresses, allow_all, error_line, refused_outside
+from kubectl_runtime.plan.program import (
+    OutsideRefused,
+    Program,
+    addresses,
+    allow_all,
+    error_line,
+    refused_outside,
+    with_other_versions,
+)
 from kubectl_runtime.plan.report import Plan, Problem, secret_values
 from kubectl_runtime.plan.stored import (
-    AROUND,
     DEFINITIONS,
     Build,
     ReadKind,
     StoredSnapshot,
-    as_this_server_has_it,
-    stand_in,
+    gaps,
+    served_objects,
     undamaged,
 )
 from kubectl_runtime.runtime.logs import said
@@ -214,33 +221,7 @@ class Rehearsal:
     # --- the copy --------------------------------------------------------------------------------------------------
 
     def _implant(self) -> None:
-        registry = self.server.core.cluster.registry
-        objects: list[Object] = []
-        served = {(kind.group, kind.version, kind.kind) for kind in registry}
-        there = {obj["metadata"]["name"] for obj in self._snapshot.objects
-                 if obj["kind"] == "CustomResourceDefinition"}
-        unserved: Counter[str] = Counter()
-        custom = {(obj["spec"]["group"], obj["spec"]["names"]["kind"]) for obj in self._snapshot.objects
-                  if obj["kind"] == "CustomResourceDefinition"}
-        for kind in self._snapshot.kinds:
-            own = (kind.group, kind.version, kind.kind) in served
-            if not own and kind.count and kind.resource.full_name not in there and "." in kind.group:
-                objects.append(stand_in(kind.resource))
-                custom.add((kind.group, kind.kind))
-        namespaces = {obj["metadata"]["name"] for obj in self._snapshot.objects if obj["kind"] == "Namespace"}
-        for obj in self._snapshot.objects:
-            group, _, version = obj["apiVersion"].rpartition("/")
-            if (group, version, obj["kind"]) not in served and (group, obj["kind"]) not in custom:
-                unserved[f"{obj['kind']} of {obj['apiVersion']}"] += 1
-                continue
-            namespace = obj["metadata"].get("namespace")
-            if namespace and namespace not in namespaces:
-                namespaces.add(namespace)
-                objects.append({"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Active"},
-                                "spec": {"finalizers": ["kubernetes"]}, "metadata": {
-                                    "name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}})
-            built_in = registry.by_kind(group, version, obj["kind"])
-            objects.append(obj if built_in is None or built_in.is_custom else as_this_server_has_it(obj, built_in))
+        objects, unserved = served_objects(self._snapshot, self.server.core.cluster.registry)
         self.server.kubelet.left_alone = frozenset(  # a Pod that does not start in the cluster does not start here
             obj["metadata"]["uid"] for obj in objects if obj["kind"] == "Pod" and "uid" in obj["metadata"])
         self.server.implant(objects)
@@ -469,7 +450,9 @@ class Rehearsal:
                                            self._lines.get(run, ""), run.controller))
         for uid in self._turned_away_before:  # it was so without the program
             observed.turned_away.pop(uid, None)
-        self._gaps()
+        not_simulated, unknown = gaps(self._snapshot, kinds, observed.asked)
+        observed.not_simulated += not_simulated
+        observed.unknown += unknown
         observed.not_simulated += [
             f"the operator's account in {obj['kind']} {obj['metadata']['name']}, which looks at the user of a request "
             f"(here {ADMIN.name})" for obj in self._snapshot.objects if obj["kind"].endswith("AdmissionPolicy")
@@ -502,29 +485,6 @@ class Rehearsal:
             if count >= _LOOP and lasted - steps[-1].at < QUIET / 2:
                 self.observed.loops.append(Problem(self._words(identity), f"was changed {count} times and has not come "
                                                    "to rest", by=self._authors(identity)))
-
-    def _gaps(self) -> None:
-        """Report the kinds that the program requested and the snapshot lacks."""
-        by_name, registry = self._snapshot.by_name, self.server.core.cluster.registry
-        for read in self._snapshot.kinds:
-            if read.refused and read.resource in AROUND:
-                self.observed.not_simulated.append(f"{read.plural} (the right to {read.refused} is missing)")
-            elif read.refused:
-                self.observed.unknown.append(Problem(
-                    f"{read.kind} objects", f"could not be read: the right to {read.refused} is missing"))
-        for group, version, plural, namespace in sorted(self.observed.asked):
-            name = resource_of(group, plural)
-            kind = registry.get(group, version, plural)
-            if name in by_name and not by_name[name].covers(namespace):
-                self.observed.unknown.append(Problem(
-                    f"{kind.kind if kind else plural} objects in namespace {namespace}", "are asked for by the program "
-                    "and were not read: name the namespace for the snapshot"))
-            if name in by_name or name == DEFINITIONS.full_name or group.startswith(("authorization", "authentic")):
-                continue
-            if kind is not None and kind.is_custom and self._snapshot.all_definitions:
-                continue  # its CRD comes with the program: no objects exist yet
-            self.observed.unknown.append(Problem(f"{kind.kind if kind else plural} objects", "are asked for by the "
-                                                 f"program and were not read: name the kind {name} for the snapshot"))
 
     # --- observation ------------------------------------------------------------------------------------------------
 
@@ -629,20 +589,6 @@ def _named(obj: Object, place: str) -> tuple[Object, str]:
 
 def _message(error: BaseException) -> str:
     return str(error) or type(error).__name__
-
-
-def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:
-    """Return a CRD made of classes, with the versions that only the cluster's CRD has, and their names. A version
-    without a class here is not necessarily removed by the upgrade."""
-    versions = definition["spec"]["versions"]
-    own = {version["name"] for version in versions}
-    others = [version for version in live["spec"].get("versions") or () if version["name"] not in own]
-    if not others:
-        return definition, []
-    stored = any(version.get("storage") for version in versions)
-    kept = [{**version, "storage": bool(version.get("storage")) and not stored} for version in others]
-    return ({**definition, "spec": {**definition["spec"], "versions": [*versions, *kept]}},
-            [version["name"] for version in others if version.get("served")])
 
 
 class _Transport(BaseAdapter):

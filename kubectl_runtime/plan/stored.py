@@ -15,6 +15,7 @@ import hashlib
 import os
 import secrets
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,7 +27,7 @@ from typing import Annotated, Any, Self
 import msgspec
 
 from kubectl_runtime.apiserver.errors import BodyDecodeError
-from kubectl_runtime.apiserver.storage import ServedResource
+from kubectl_runtime.apiserver.storage import Registry, ServedResource
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.version import VERSION
@@ -34,6 +35,8 @@ from kubectl_runtime.core.base.wire import converted, decoded
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
+from kubectl_runtime.plan.report import Problem
+from kubectl_runtime.testing.lab.recordings import resource_of
 
 Object = dict[str, Any]
 Build = Callable[[Client], Any]
@@ -328,6 +331,64 @@ def undamaged() -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ExceptionGroup) as error:
         raise SnapshotError(f"the snapshot is damaged, and its objects cannot be simulated: {type(error).__name__}: "
                             f"{error}") from error
+
+
+def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[Object], Counter[str]]:
+    """The objects of the snapshot as a server with this registry has them, with the definitions and namespaces that
+    they need; and the number of the other objects by kind."""
+    objects: list[Object] = []
+    unserved: Counter[str] = Counter()
+    served = {(kind.group, kind.version, kind.kind) for kind in registry}
+    definitions = [obj for obj in snapshot.objects if obj["kind"] == DEFINITIONS.kind]
+    defined = {obj["metadata"]["name"] for obj in definitions}
+    custom = {(obj["spec"]["group"], obj["spec"]["names"]["kind"]) for obj in definitions}
+    for kind in snapshot.kinds:
+        own = (kind.group, kind.version, kind.kind) in served
+        if not own and kind.count and kind.resource.full_name not in defined and "." in kind.group:
+            objects.append(stand_in(kind.resource))
+            custom.add((kind.group, kind.kind))
+    namespaces = {obj["metadata"]["name"] for obj in snapshot.objects if obj["kind"] == "Namespace"}
+    for obj in snapshot.objects:
+        group, _, version = obj["apiVersion"].rpartition("/")
+        if (group, version, obj["kind"]) not in served and (group, obj["kind"]) not in custom:
+            unserved[f"{obj['kind']} of {obj['apiVersion']}"] += 1
+            continue
+        namespace = obj["metadata"].get("namespace")
+        if namespace and namespace not in namespaces:
+            namespaces.add(namespace)
+            objects.append({"apiVersion": "v1", "kind": "Namespace", "status": {"phase": "Active"},
+                            "spec": {"finalizers": ["kubernetes"]}, "metadata": {
+                                "name": namespace, "labels": {"kubernetes.io/metadata.name": namespace}}})
+        built_in = registry.by_kind(group, version, obj["kind"])
+        objects.append(obj if built_in is None or built_in.is_custom else as_this_server_has_it(obj, built_in))
+    return objects, unserved
+
+
+def gaps(snapshot: StoredSnapshot, registry: Registry,
+         asked: Iterable[tuple[str, str, str, str]]) -> tuple[list[str], list[Problem]]:
+    """What could not be simulated for want of a permission, and the kinds that the program `asked` for (group, version,
+    plural, namespace) and the snapshot lacks."""
+    not_simulated: list[str] = []
+    unknown: list[Problem] = []
+    for read in snapshot.kinds:
+        if read.refused and read.resource in AROUND:
+            not_simulated.append(f"{read.plural} (the right to {read.refused} is missing)")
+        elif read.refused:
+            unknown.append(Problem(f"{read.kind} objects",
+                                   f"could not be read: the right to {read.refused} is missing"))
+    for group, version, plural, namespace in sorted(asked):
+        name, read_kind = resource_of(group, plural), snapshot.by_name.get(resource_of(group, plural))
+        kind = registry.get(group, version, plural)
+        if read_kind is not None and not read_kind.covers(namespace):
+            unknown.append(Problem(f"{kind.kind if kind else plural} objects in namespace {namespace}", "are asked for "
+                                   "by the program and were not read: name the namespace for the snapshot"))
+        if read_kind is not None or name == DEFINITIONS.full_name or group.startswith(("authorization", "authentic")):
+            continue
+        if kind is not None and kind.is_custom and snapshot.all_definitions:
+            continue  # its CRD comes with the program: no objects exist yet
+        unknown.append(Problem(f"{kind.kind if kind else plural} objects", "are asked for by the program and were not "
+                               f"read: name the kind {name} for the snapshot"))
+    return not_simulated, unknown
 
 
 def as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
