@@ -510,7 +510,7 @@ def _running(row: RunningRow, now: float, error: _Errors) -> KeyRow:
 def _scheduled(row: ScheduledRow, now: float, error: _Errors) -> KeyRow:
     late = now - row.at
     return KeyRow(name=_name(row.key), state=row.state, reason=_cut(row.reason), age=_rounded(max(0.0, late)),
-                  due_in=_rounded(-late), bulk=row.bulk, error=error(row.last_failure))
+                  due_in=_rounded(-late), bulk=row.background, error=error(row.last_failure))
 
 
 def _failing(row: FailingRow, now: float, error: _Errors) -> KeyRow:

@@ -336,7 +336,7 @@ class Run:
     """How many keys were due after this key had been taken out."""
     retry = False
     """The run is a retry: only the last failure requested it."""
-    bulk = False
+    background = False
     in_a_row: tuple[Repeated, int] | None = None
     stop: StopToken | None = None
     """The stop token of a run with a timeout; set when the time is up, or by the shutdown."""
@@ -363,7 +363,7 @@ class Run:
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float,
                  waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
-                 bulk: bool = False, repeated: tuple[Repeated, int] | None = None) -> None:
+                 background: bool = False, repeated: tuple[Repeated, int] | None = None) -> None:
         """`causes`: the changes that led to the run, when there are more than the request's."""
         self.key = key
         self.request = request
@@ -380,8 +380,8 @@ class Run:
                 self._written = state.writes
         if retry:
             self.retry = True
-        if bulk:
-            self.bulk = True
+        if background:
+            self.background = True
         if repeated is not None:
             self.in_a_row = repeated
 

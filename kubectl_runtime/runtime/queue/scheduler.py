@@ -17,10 +17,10 @@ There is at most one entry per key, in one of four places:
                                                                       -> ready               if its key runs
     remove           nothing       -> gone                            -> gone                -> gone
 
-There are two classes. *Background* entries (the initial list, a resync; `bulk` in the code) run when no *urgent* entry
-is due, and at every `BULK_TURN`-th turn, so that neither class starves. An urgent request turns the entry that it joins
-into an urgent entry, at the end of the urgent lane if it was ready. `to_background` moves an entry back whose requests
-carry nothing new.
+There are two classes. *Background* entries (the initial list, a resync, requests that are `bulk`) run when no *urgent*
+entry is due, and at every `BACKGROUND_TURN`-th turn, so that neither class starves. An urgent request turns the entry
+that it joins into an urgent entry, at the end of the urgent lane if it was ready. `to_background` moves an entry back
+whose requests carry nothing new.
 
 The *limit* makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time that was
 requested. It only decreases, and `at` never exceeds it, so a key that is triggered without end still runs.
@@ -53,15 +53,15 @@ class Entry(Generic[K, M]):
     Only the scheduler changes it until it is popped.
     """
 
-    __slots__ = ("at", "bulk", "further", "item", "key", "limit", "message", "place", "retry")
+    __slots__ = ("at", "background", "further", "item", "key", "limit", "message", "place", "retry")
 
-    def __init__(self, key: K, message: M, at: float, limit: float, bulk: bool, retry: bool,
+    def __init__(self, key: K, message: M, at: float, limit: float, background: bool, retry: bool,
                  place: int = WAITING) -> None:
         self.key = key
         self.message = message
         self.at = at
         self.limit = limit
-        self.bulk = bulk
+        self.background = background
         self.retry = retry
         """Only a failure requested this run."""
         self.place = place
@@ -79,12 +79,12 @@ FEW = 64
 class Lane(Generic[K, M]):
     """One class of the queue: ready entries in the order in which they came."""
 
-    __slots__ = ("_bulk", "_place", "items", "left")
+    __slots__ = ("_is_background", "_place", "items", "left")
 
-    def __init__(self, place: int, bulk: bool | None = None) -> None:
-        """An entry belongs to this lane while it is at this `place` and, if `bulk` is given, of that class."""
+    def __init__(self, place: int, background: bool | None = None) -> None:
+        """An entry belongs to this lane while it is at this `place` and, if `background` is given, of that class."""
         self._place = place
-        self._bulk = bulk
+        self._is_background = background
         self.items: deque[Entry[K, M]] = deque()
         """The waiting entries, and some stale ones; an empty deque means that none waits."""
         self.left = 0
@@ -96,10 +96,10 @@ class Lane(Generic[K, M]):
 
     def pop(self) -> Entry[K, M] | None:
         """Take out the entry that has waited longest; None when none waits."""
-        items, place, bulk = self.items, self._place, self._bulk
+        items, place, background = self.items, self._place, self._is_background
         while items:
             entry = items.popleft()
-            if entry.place == place and (bulk is None or entry.bulk is bulk):
+            if entry.place == place and (background is None or entry.background is background):
                 return entry
             self.left -= 1
         return None
@@ -122,7 +122,7 @@ class Lane(Generic[K, M]):
         self.left = 0
 
     def _belongs(self, entry: Entry[K, M]) -> bool:
-        return entry.place == self._place and self._bulk in (None, entry.bulk)
+        return entry.place == self._place and self._is_background in (None, entry.background)
 
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ MAX_DELAY = 180 * 24 * 3600.0
 MAX_WAIT_FACTOR = 10
 """The default maximum wait of a debounced key, in debounces."""
 
-BULK_TURN = 8
+BACKGROUND_TURN = 8
 """One run in this number is of the background class, however many urgent keys are due."""
 
 
@@ -174,8 +174,8 @@ class Scheduler(Generic[K, M]):
         self.entry = self._entries.get
         """`entry(key)`: its entry, read-only; None when nothing is scheduled for it."""
         self._heap: list[tuple[float, int, Entry[K, M]]] = []
-        self._urgent: Lane[K, M] = Lane(READY, bulk=False)
-        self._background: Lane[K, M] = Lane(READY, bulk=True)
+        self._urgent: Lane[K, M] = Lane(READY, background=False)
+        self._background: Lane[K, M] = Lane(READY, background=True)
         self._limited: Lane[K, M] = Lane(LIMITED)
         self._urgent_in_a_row = 0
         self._items = count()
@@ -210,24 +210,24 @@ class Scheduler(Generic[K, M]):
                           lambda item, entry: entry.item == item and not entry.retry)
         return urgent + self._background.first(most - len(urgent)), waiting
 
-    def trigger(self, key: K, message: M, now: float, *, bulk: bool = False) -> None:
+    def trigger(self, key: K, message: M, now: float, *, background: bool = False) -> None:
         """Something changed: run `key` now, or after the debounce."""
         entry = self._entries.get(key)
         if entry is None:
             if self._debounce:
-                self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, bulk, retry=False), now)
+                self._insert(Entry(key, message, now + self._debounce, now + self._max_wait, background, False), now)
                 return
             if self._heap or self._limited.items:
                 self._promote(now)  # entries that were due before this one go first
-            self._entries[key] = entry = Entry(key, message, now, now, bulk, False, READY)
-            (self._background if bulk else self._urgent).items.append(entry)
+            self._entries[key] = entry = Entry(key, message, now, now, background, False, READY)
+            (self._background if background else self._urgent).items.append(entry)
             return
-        self._join(entry, message, bulk)
+        self._join(entry, message, background)
         if entry.at > now:  # a due entry is never put off
             entry.limit = min(entry.limit, now + self._max_wait)
             self._move(entry, min(now + self._debounce, entry.limit), message, now)
 
-    def add(self, key: K, message: M, at: float, now: float, *, bulk: bool = False, retry: bool = False) -> None:
+    def add(self, key: K, message: M, at: float, now: float, *, background: bool = False, retry: bool = False) -> None:
         """Run `key` at the time `at` at the latest. A time in the past means now; a time too far in the future is
         clamped.
 
@@ -236,10 +236,10 @@ class Scheduler(Generic[K, M]):
         at = min(max(at, now), now + MAX_DELAY)
         entry = self._entries.get(key)
         if entry is None:
-            self._insert(Entry(key, message, at, at, bulk, retry), now)
+            self._insert(Entry(key, message, at, at, background, retry), now)
             return
         if not retry:
-            self._join(entry, message, bulk)
+            self._join(entry, message, background)
         if entry.at > now:
             entry.limit = min(entry.limit, at)
             if at < entry.at:
@@ -249,16 +249,16 @@ class Scheduler(Generic[K, M]):
         """Take out the next due entry whose key is not `running`; None when there is none."""
         if self._heap or self._limited.items:
             self._promote(now)
-        bulk = self._background
+        background = self._background
         while True:
-            turn = self._urgent_in_a_row >= BULK_TURN - 1 and bulk.items and len(bulk)
-            entry = (bulk if turn else self._urgent).pop() or bulk.pop()
+            turn = self._urgent_in_a_row >= BACKGROUND_TURN - 1 and background.items and len(background)
+            entry = (background if turn else self._urgent).pop() or background.pop()
             if entry is None:
                 return None
             if entry.key in running:
                 entry.place = HELD
                 continue
-            self._urgent_in_a_row = 0 if entry.bulk else self._urgent_in_a_row + 1
+            self._urgent_in_a_row = 0 if entry.background else self._urgent_in_a_row + 1
             entry.place = GONE
             del self._entries[entry.key]
             return entry
@@ -314,8 +314,8 @@ class Scheduler(Generic[K, M]):
         """How many entries are ready. A key may have started to run since then; `pop_due` checks that."""
         if self._heap or self._limited.items:
             self._promote(now)
-        urgent, bulk = self._urgent, self._background
-        return len(urgent.items) - urgent.left + len(bulk.items) - bulk.left
+        urgent, background = self._urgent, self._background
+        return len(urgent.items) - urgent.left + len(background.items) - background.left
 
     def next_due(self) -> float | None:
         """When the next waiting or limited entry becomes ready; None when there is none. Ready and held entries do not
@@ -334,16 +334,16 @@ class Scheduler(Generic[K, M]):
         self.waiting_retries += entry.retry and entry.at > now
         self._place(entry, now)
 
-    def _join(self, entry: Entry[K, M], message: M, bulk: bool) -> None:
+    def _join(self, entry: Entry[K, M], message: M, background: bool) -> None:
         """A request that is not a retry joins an entry."""
         self.waiting_retries -= entry.retry and entry.place == WAITING
         entry.retry = False
-        if entry.bulk and not bulk:
+        if entry.background and not background:
             if entry.place == READY:
-                entry.bulk = False
+                entry.background = False
                 self._background.leave()
                 self._urgent.items.append(entry)
-            entry.bulk = False
+            entry.background = False
         if entry.place == LIMITED:
             entry.message = message
             self._make_ready(entry)
@@ -402,7 +402,7 @@ class Scheduler(Generic[K, M]):
         self._lane_of(entry).items.append(entry)
 
     def _lane_of(self, entry: Entry[K, M]) -> Lane[K, M]:
-        return self._background if entry.bulk else self._urgent
+        return self._background if entry.background else self._urgent
 
     def _compact(self) -> None:
         """Moves and removals leave stale items behind; drop them before they outnumber the live ones."""

@@ -100,7 +100,7 @@ class ScheduledRow(NamedTuple):
     reason: str
     at: float
     """When it became or will become due."""
-    bulk: bool
+    background: bool
     state: KeyState
     last_failure: object
 
@@ -156,7 +156,7 @@ def _running(run: Run) -> RunningRow:
 
 def _scheduled(entry: Entry[Key, ReconcileRequest], failures: Failures[Key]) -> ScheduledRow:
     state = failures.get(entry.key)
-    return ScheduledRow(entry.key, str(entry.message.reason), entry.at, entry.bulk, _state_of(entry),
+    return ScheduledRow(entry.key, str(entry.message.reason), entry.at, entry.background, _state_of(entry),
                         None if state is None else state.last_failure)
 
 
@@ -300,12 +300,12 @@ class WorkQueue:
         """When `key` is to run; None when nothing is scheduled for it."""
         return self._scheduler.due_at(key)
 
-    def trigger(self, request: ReconcileRequest, now: float, *, bulk: bool = False) -> None:
+    def trigger(self, request: ReconcileRequest, now: float, *, background: bool = False) -> None:
         """Like `trigger_all`, with one request."""
-        self.trigger_all((request,), now, bulk=bulk)
+        self.trigger_all((request,), now, background=background)
 
-    def trigger_all(self, requests: Iterable[ReconcileRequest], now: float, *, bulk: bool = False) -> None:
-        """Schedule the key of each request; `bulk`: in the background class.
+    def trigger_all(self, requests: Iterable[ReconcileRequest], now: float, *, background: bool = False) -> None:
+        """Schedule the key of each request; `background`: in the background class.
 
         The refs are already of the controller's own kind and scope.
         """
@@ -327,11 +327,11 @@ class WorkQueue:
                     continue
                 self._join(entry, cause)
             own_event = bool(own_events) and cause is not None and self._own_events.met(key, cause)
-            as_bulk = bulk or own_event or request.bulk
+            in_background = background or own_event or request.bulk
             if self._requeue_delays and self._requeue_delays.get(key, now) > now:
-                self._scheduler.add(key, request, self._requeue_delays[key], now, bulk=as_bulk)
-            elif entry is None or entry.place < READY or entry.retry or (entry.bulk and not as_bulk):
-                trigger(key, request, now, bulk=as_bulk)
+                self._scheduler.add(key, request, self._requeue_delays[key], now, background=in_background)
+            elif entry is None or entry.place < READY or entry.retry or (entry.background and not in_background):
+                trigger(key, request, now, background=in_background)
 
     def take(self, now: float) -> Run | None:
         """Start the next due key that does not run; None when there is none."""
@@ -341,7 +341,7 @@ class WorkQueue:
         key = entry.key
         # By position: Python makes a dict for keyword arguments.
         self._running[key] = run = Run(key, entry.message, self._failing.get(key), now, now - entry.at, entry.further,
-                                       entry.retry, entry.bulk, self._repeated.get(key))
+                                       entry.retry, entry.background, self._repeated.get(key))
         if self._rates is not None:
             for free in self._rates.began(key, now):
                 self._requeue_delays.pop(free, None)
@@ -377,7 +377,8 @@ class WorkQueue:
             retried = failed
             reason = RETRIED if failed else requeued_after(outcome.delay)
             self._scheduler.add(key, ReconcileRequest(run.request.ref, reason),
-                                now + outcome.delay, now, bulk=run.bulk, retry=failed and outcome.repeated is None)
+                                now + outcome.delay, now, background=run.background,
+                                retry=failed and outcome.repeated is None)
         if no_news:
             self._scheduler.to_background(key)
         self._scheduler.release(key)
@@ -396,7 +397,7 @@ class WorkQueue:
         entry = self._scheduler.entry(key)
         if entry is not None and entry.at < at:
             self._scheduler.remove(key)
-            self._scheduler.add(key, entry.message, at, now, bulk=entry.bulk, retry=entry.retry)
+            self._scheduler.add(key, entry.message, at, now, background=entry.background, retry=entry.retry)
             moved = self._scheduler.entry(key)
             assert moved is not None
             moved.further = entry.further

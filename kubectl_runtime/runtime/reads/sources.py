@@ -363,7 +363,7 @@ class Sources:
         return self._chosen is None or self._chosen.fits(record.head.namespace)
 
     def _place_of(self, target: Target, namespace: str | None) -> str | None:
-        """Where the kind is watched: everywhere (None), in the chosen namespaces, or in the namespace."""
+        """The scope of the watch for a read: everywhere (None), the chosen namespaces, or the namespace."""
         if self._chosen is not None and target.namespaced:
             source = target.sources.get((CHOSEN, "", "")) or self._made(Source(target, CHOSEN))
             return CHOSEN if namespace is None or source.covers(namespace) else namespace

@@ -262,7 +262,7 @@ class Runner:
         with self._lock:
             now = self._clock.monotonic()
             initial = not self._open
-            queue.trigger_all(requests, now, bulk=initial)
+            queue.trigger_all(requests, now, background=initial)
             due = queue.due(now)
             self._call_worker_and_tell(due)
         if self._to_call:

@@ -75,7 +75,7 @@ class Reason(StrEnum):
 class ReconcileRequest(msgspec.Struct, frozen=True, gc=False):
     """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it.
 
-    `bulk`: it was made together with many others, and may wait for single requests.
+    `bulk`: it was made together with many others, so its key goes to the background class of the queue.
 
     >>> ref = Api.namespaced(client, ConfigMap, "default").get("settings").ref
     >>> ReconcileRequest(ref, "a schedule").reason

@@ -89,7 +89,7 @@ def test_no_window_has_more_runs_whatever_asks(seed: int) -> None:
             case 0 | 1:
                 queue.trigger(request(key), now)
             case 2:
-                queue.trigger(request(key, bulk=True), now, bulk=True)
+                queue.trigger(request(key, bulk=True), now, background=True)
             case 3:
                 queue.trigger_all([request(key, Reason.OBJECT_DELETED), request(key, Reason.OBJECT_GONE)], now)
             case 4 if running:

@@ -21,8 +21,8 @@ def ref(name: str) -> ObjectRef:
     return ObjectRef(KIND, name, "default")
 
 
-def changed(queue: WorkQueue, name: str, version: str, *, uid: str = "u", bulk: bool = False) -> None:
-    queue.trigger(ReconcileRequest(ref(name), Reason.OBJECT_UPDATED, (uid, version)), 0, bulk=bulk)
+def changed(queue: WorkQueue, name: str, version: str, *, uid: str = "u", background: bool = False) -> None:
+    queue.trigger(ReconcileRequest(ref(name), Reason.OBJECT_UPDATED, (uid, version)), 0, background=background)
 
 
 def run_next(queue: WorkQueue, *writes: str, outcome: Outcome = SUCCEEDED, meanwhile: tuple[str, ...] = ()) -> str:
@@ -50,7 +50,7 @@ def finish(queue: WorkQueue, run: Run, *writes: str, outcome: Outcome = SUCCEEDE
 def after_a_start(*names: str) -> WorkQueue:
     queue = WorkQueue(Scheduler())
     for name in names:
-        changed(queue, name, f"first of {name}", bulk=True)
+        changed(queue, name, f"first of {name}", background=True)
     return queue
 
 

@@ -20,7 +20,7 @@ class Planned:
     at: float
     limit: float
     retry: bool
-    bulk: bool
+    background: bool
     held: bool = False
 
 
@@ -47,32 +47,33 @@ class SchedulerModel(RuleBasedStateMachine):
     def _merge(self, key: str, plan: Planned) -> None:
         """A request comes to what is known of `key`, which keeps its times once it is due."""
         known = self.plans[key]
-        joined = replace(known, retry=known.retry and plan.retry, bulk=known.bulk and (plan.retry or plan.bulk))
+        background = known.background and (plan.retry or plan.background)
+        joined = replace(known, retry=known.retry and plan.retry, background=background)
         if known.at > self.now:
             joined = replace(joined, at=plan.at, limit=plan.limit)
         self.plans[key] = joined
 
-    @rule(key=KEYS, bulk=st.booleans(), after=PAUSES)
-    def trigger(self, key: str, bulk: bool, after: float) -> None:
+    @rule(key=KEYS, background=st.booleans(), after=PAUSES)
+    def trigger(self, key: str, background: bool, after: float) -> None:
         self.now += after
-        self.scheduler.trigger(key, "", self.now, bulk=bulk)
+        self.scheduler.trigger(key, "", self.now, background=background)
         limit = self.now + self.max_wait
         if key not in self.plans:
-            self.plans[key] = Planned(self.now + self.debounce, limit, False, bulk)
+            self.plans[key] = Planned(self.now + self.debounce, limit, False, background)
             return
         limit = min(limit, self.plans[key].limit)
-        self._merge(key, Planned(min(self.now + self.debounce, limit), limit, False, bulk))
+        self._merge(key, Planned(min(self.now + self.debounce, limit), limit, False, background))
 
-    @rule(key=KEYS, delay=DELAYS, bulk=st.booleans(), retry=st.booleans(), after=PAUSES)
-    def add(self, key: str, delay: float, bulk: bool, retry: bool, after: float) -> None:
+    @rule(key=KEYS, delay=DELAYS, background=st.booleans(), retry=st.booleans(), after=PAUSES)
+    def add(self, key: str, delay: float, background: bool, retry: bool, after: float) -> None:
         self.now += after
-        self.scheduler.add(key, "", self.now + delay, self.now, bulk=bulk, retry=retry)
+        self.scheduler.add(key, "", self.now + delay, self.now, background=background, retry=retry)
         at = self.now + max(0.0, delay)
         if key not in self.plans:
-            self.plans[key] = Planned(at, at, retry, bulk)
+            self.plans[key] = Planned(at, at, retry, background)
             return
         known = self.plans[key]
-        self._merge(key, Planned(min(at, known.at), min(at, known.limit), retry, bulk))
+        self._merge(key, Planned(min(at, known.at), min(at, known.limit), retry, background))
 
     @rule(after=PAUSES)
     def pop(self, after: float) -> None:
@@ -86,7 +87,7 @@ class SchedulerModel(RuleBasedStateMachine):
             return
         assert entry.key in runnable
         plan = self.plans.pop(entry.key)
-        assert (entry.at, entry.limit, entry.bulk) == (plan.at, plan.limit, plan.bulk)
+        assert (entry.at, entry.limit, entry.background) == (plan.at, plan.limit, plan.background)
         self.running.add(entry.key)
         self._hold(due.keys() - {entry.key})
 
@@ -112,7 +113,7 @@ class SchedulerModel(RuleBasedStateMachine):
         due = entry is not None and entry.place in (READY, HELD)
         self.scheduler.to_background(key)
         if due:
-            self.plans[key] = replace(self.plans[key], bulk=True, held=False)
+            self.plans[key] = replace(self.plans[key], background=True, held=False)
 
     def _free(self, key: str) -> None:
         if key in self.plans:

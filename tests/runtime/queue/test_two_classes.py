@@ -1,4 +1,4 @@
-"""Fresh keys before bulk ones, and retries behind the rate limit: the scheduler alone."""
+"""Urgent keys before background ones, and retries behind the rate limit: the scheduler alone."""
 from __future__ import annotations
 
 from collections import deque
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.queue.runs import BURST, OPEN, RetryRateLimit
-from kubectl_runtime.runtime.queue.scheduler import BULK_TURN, FEW, Scheduler
+from kubectl_runtime.runtime.queue.scheduler import BACKGROUND_TURN, FEW, Scheduler
 
 
 def drain(scheduler: Scheduler[str, str], now: float, running: frozenset[str] = frozenset()) -> list[str]:
@@ -22,7 +22,7 @@ def drain(scheduler: Scheduler[str, str], now: float, running: frozenset[str] = 
 def resynced(count: int, *, rate_limit: RetryRateLimit | None = None) -> Scheduler[str, str]:
     scheduler: Scheduler[str, str] = Scheduler(rate_limit=rate_limit)
     for number in range(count):
-        scheduler.trigger(f"bulk-{number}", "", 0, bulk=True)
+        scheduler.trigger(f"background-{number}", "", 0, background=True)
     return scheduler
 
 
@@ -32,59 +32,59 @@ def test_an_event_behind_300_resynced_keys_runs_among_the_first_ten() -> None:
     assert "event" in drain(scheduler, 0)[:10]
 
 
-def test_bulk_keys_keep_their_order_and_so_do_fresh_ones() -> None:
+def test_background_keys_keep_their_order_and_so_do_urgent_ones() -> None:
     scheduler = resynced(3)
     for name in ("a", "b", "c"):
         scheduler.trigger(name, "", 0)
-    assert drain(scheduler, 0) == ["a", "b", "c", "bulk-0", "bulk-1", "bulk-2"]
+    assert drain(scheduler, 0) == ["a", "b", "c", "background-0", "background-1", "background-2"]
 
 
-def test_every_eighth_run_is_a_bulk_one_however_many_fresh_keys_there_are() -> None:
+def test_every_eighth_run_is_a_background_one_however_many_urgent_keys_there_are() -> None:
     scheduler = resynced(5)
     for number in range(100):
-        scheduler.trigger(f"fresh-{number}", "", 0)
+        scheduler.trigger(f"urgent-{number}", "", 0)
     order = drain(scheduler, 0)
-    assert [place for place, key in enumerate(order, 1) if key.startswith("bulk")] == [8, 16, 24, 32, 40]
-    assert BULK_TURN == 8
+    assert [place for place, key in enumerate(order, 1) if key.startswith("background")] == [8, 16, 24, 32, 40]
+    assert BACKGROUND_TURN == 8
 
 
-def test_a_fresh_trigger_moves_a_bulk_entry_to_the_end_of_the_fresh_ones_and_it_runs_once() -> None:
+def test_a_urgent_trigger_moves_a_background_entry_to_the_end_of_the_urgent_ones_and_it_runs_once() -> None:
     scheduler = resynced(3)
-    scheduler.trigger("fresh", "", 0)
-    scheduler.trigger("bulk-1", "", 0)
-    assert drain(scheduler, 0) == ["fresh", "bulk-1", "bulk-0", "bulk-2"]
+    scheduler.trigger("urgent", "", 0)
+    scheduler.trigger("background-1", "", 0)
+    assert drain(scheduler, 0) == ["urgent", "background-1", "background-0", "background-2"]
 
 
-def test_a_bulk_trigger_never_demotes_a_fresh_entry() -> None:
+def test_a_background_trigger_never_demotes_a_urgent_entry() -> None:
     scheduler = resynced(2)
-    scheduler.trigger("fresh", "", 0)
-    scheduler.trigger("fresh", "", 0, bulk=True)
-    assert drain(scheduler, 0)[0] == "fresh"
+    scheduler.trigger("urgent", "", 0)
+    scheduler.trigger("urgent", "", 0, background=True)
+    assert drain(scheduler, 0)[0] == "urgent"
 
 
-def test_a_waiting_bulk_entry_becomes_fresh_as_well() -> None:
+def test_a_waiting_background_entry_becomes_urgent_as_well() -> None:
     scheduler: Scheduler[str, str] = Scheduler()
-    scheduler.add("a", "", 5, 0, bulk=True)
+    scheduler.add("a", "", 5, 0, background=True)
     scheduler.add("a", "", 3, 0)
-    scheduler.trigger("b", "", 0, bulk=True)
+    scheduler.trigger("b", "", 0, background=True)
     assert drain(scheduler, 4) == ["a", "b"]
 
 
 def test_a_held_key_keeps_its_class_and_comes_first_of_it() -> None:
     scheduler = resynced(3)
-    assert drain(scheduler, 0, frozenset(("bulk-0", "bulk-1", "bulk-2"))) == []
-    scheduler.trigger("fresh", "", 0)
-    scheduler.trigger("bulk-1", "", 0)
-    scheduler.release("bulk-2")
-    scheduler.release("bulk-1")
-    scheduler.release("bulk-0")
-    assert drain(scheduler, 0) == ["bulk-1", "fresh", "bulk-0", "bulk-2"]
+    assert drain(scheduler, 0, frozenset(("background-0", "background-1", "background-2"))) == []
+    scheduler.trigger("urgent", "", 0)
+    scheduler.trigger("background-1", "", 0)
+    scheduler.release("background-2")
+    scheduler.release("background-1")
+    scheduler.release("background-0")
+    assert drain(scheduler, 0) == ["background-1", "urgent", "background-0", "background-2"]
 
 
 def test_what_is_moved_up_and_removed_for_ever_leaves_no_memory_behind() -> None:
     scheduler = resynced(10)
     for round_ in range(10_000):
-        scheduler.trigger("x", "", round_, bulk=True)
+        scheduler.trigger("x", "", round_, background=True)
         scheduler.trigger("x", "", round_)
         assert scheduler.remove("x")
     assert len(scheduler) == scheduler.ready_count(1e6) == 10
@@ -92,34 +92,34 @@ def test_what_is_moved_up_and_removed_for_ever_leaves_no_memory_behind() -> None
     assert len(scheduler._urgent.items) < 200
 
 
-KINDS = ["fresh", "bulk", "pop", "remove", "finish", "quiet"]
+KINDS = ["urgent", "background", "pop", "remove", "finish", "quiet"]
 STEPS = st.lists(st.tuples(st.sampled_from(KINDS), st.sampled_from("abcdef")), max_size=80)
 
 
 @given(STEPS)
 def test_against_two_lists(steps: list[tuple[str, str]]) -> None:
-    """The model is two lists and a counter: fresh first, each eighth from bulk, nothing twice, nothing lost."""
+    """The model is two lists and a counter: urgent first, each eighth from background, nothing twice, nothing lost."""
     scheduler: Scheduler[str, str] = Scheduler()
-    fresh: deque[str] = deque()
-    bulk: deque[str] = deque()
+    urgent: deque[str] = deque()
+    background: deque[str] = deque()
     running: set[str] = set()
     held: dict[str, deque[str]] = {}
     row = 0
     for kind, key in steps:
-        known = next((lane for lane in (fresh, bulk) if key in lane), held.get(key))
-        if kind == "fresh":
+        known = next((lane for lane in (urgent, background) if key in lane), held.get(key))
+        if kind == "urgent":
             scheduler.trigger(key, "", 0)
             if key in held:
-                held[key] = fresh
-            elif known is bulk and key in bulk:
-                bulk.remove(key)
-                fresh.append(key)
+                held[key] = urgent
+            elif known is background and key in background:
+                background.remove(key)
+                urgent.append(key)
             elif known is None:
-                fresh.append(key)
-        elif kind == "bulk":
-            scheduler.trigger(key, "", 0, bulk=True)
+                urgent.append(key)
+        elif kind == "background":
+            scheduler.trigger(key, "", 0, background=True)
             if known is None:
-                bulk.append(key)
+                background.append(key)
         elif kind == "remove":
             assert scheduler.remove(key) == (known is not None)
             if key in held:
@@ -138,22 +138,22 @@ def test_against_two_lists(steps: list[tuple[str, str]]) -> None:
             if known is not None:
                 if held.pop(key, None) is None:
                     known.remove(key)
-                bulk.append(key)
+                background.append(key)
         elif kind == "pop":
             entry = scheduler.pop_due(0, running)
             wanted = None
-            while wanted is None and (fresh or bulk):
-                lane = bulk if (row >= 7 and bulk) or not fresh else fresh
+            while wanted is None and (urgent or background):
+                lane = background if (row >= 7 and background) or not urgent else urgent
                 first = lane.popleft()
                 if first in running:
                     held[first] = lane
                 else:
-                    wanted, row = first, 0 if lane is bulk else row + 1
+                    wanted, row = first, 0 if lane is background else row + 1
             assert (None if entry is None else entry.key) == wanted
             if wanted is not None:
                 running.add(wanted)
-        assert scheduler.ready_count(0) == len(fresh) + len(bulk)
-        assert len(scheduler) == len(fresh) + len(bulk) + len(held)
+        assert scheduler.ready_count(0) == len(urgent) + len(background)
+        assert len(scheduler) == len(urgent) + len(background) + len(held)
 
 
 def test_the_brake_lets_a_burst_begin_and_then_ten_a_second() -> None:
@@ -265,7 +265,7 @@ def test_without_a_brake_retries_come_at_their_times() -> None:
 
 
 @pytest.mark.parametrize("count", [FEW, 4 * FEW])
-def test_who_went_to_the_bulk_class_is_counted_once_however_many_did(count: int) -> None:
+def test_who_went_to_the_background_class_is_counted_once_however_many_did(count: int) -> None:
     """Else the count says that somebody waits, and workers come and go for nothing, for ever."""
     scheduler: Scheduler[str, str] = Scheduler()
     for number in range(count):
