@@ -195,7 +195,7 @@ def files_below(root: Path) -> Iterator[str]:
                 known += 1
 
 
-_AS_TOLD = (128 + signal.SIGTERM, 128 + signal.SIGINT)
+_BY_SIGNAL = (128 + signal.SIGTERM, 128 + signal.SIGINT)
 """Exit statuses of an operator that is stopped before it has started. A terminal signals the child as well."""
 FOLDER = ".kubectl-runtime"
 LOOK = 0.5
@@ -292,7 +292,7 @@ class _Development:
             if passed > HINT and not hinted:
                 hinted = True
                 _say("--- waiting for runs in progress; Ctrl-C again ends at once ---")
-        return 0 if status in _AS_TOLD else status
+        return 0 if status in _BY_SIGNAL else status
 
     def _heard(self, timeout: float) -> int | None:
         with contextlib.suppress(Empty):

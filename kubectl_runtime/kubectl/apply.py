@@ -211,21 +211,21 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
 
 def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: bool) -> list[Placed]:
     """Apply these items; returns those that now exist and stay."""
-    going: dict[Placed, str] = {}
+    terminating: dict[Placed, str] = {}
 
     def act(placed: Placed) -> ManifestOutcome:
         before = _once_served(run, placed, lambda: placed.api.with_metadata_only().get_opt(placed.item.name))
         obj = _once_served(run, placed, lambda: placed.api.apply(placed.body, field_manager=field_manager, force=force))
         if obj.deletion_timestamp is not None:
-            going[placed] = obj.uid
+            terminating[placed] = obj.uid
         if before is None or before.uid != obj.uid:
             return placed.outcome("created")
         return placed.outcome("unchanged" if before.resource_version == obj.resource_version else "updated")
 
     done = run.each(items, act)
-    while going:
-        done = [placed for placed in done if placed not in going]
-        left, going = going, {}
+    while terminating:
+        done = [placed for placed in done if placed not in terminating]
+        left, terminating = terminating, {}
         ended = run.await_each([(placed, gone(uid)) for placed, uid in left.items()], "gone, to be made again")
         done += run.each([placed.item for placed in ended], act)
     return done
@@ -282,15 +282,15 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
         first = first_ones(run.items)
         crds, namespaces = [item for item in first if item.is_crd], [item for item in first if item.is_namespace]
         for items in (other_ones(run.items), crds, namespaces):
-            going = _delete(run, reversed(items), params)
+            terminating = _delete(run, reversed(items), params)
             if wait is not None:
-                run.await_each([(placed, gone(uid)) for placed, uid in going.items()], "gone")
+                run.await_each([(placed, gone(uid)) for placed, uid in terminating.items()], "gone")
         return run.report()
 
 
 def _delete(run: ManifestRun, items: Iterable[Item], params: DeleteParams | None) -> dict[Placed, str]:
     """Request the deletion of these items; returns those that are being deleted, with their uids."""
-    going: dict[Placed, str] = {}
+    terminating: dict[Placed, str] = {}
 
     def act(placed: Placed) -> ManifestOutcome:
         try:
@@ -301,8 +301,8 @@ def _delete(run: ManifestRun, items: Iterable[Item], params: DeleteParams | None
             uid = ""
         if not uid:
             return placed.outcome("absent")
-        going[placed] = uid
+        terminating[placed] = uid
         return placed.outcome("deleted")
 
     run.each(items, act)
-    return going
+    return terminating

@@ -141,28 +141,28 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
     listing = ListParams(field_selector={"spec.nodeName": node}, label_selector=pod_selector)
     flags = _Flags(client, ignore_daemonsets, delete_emptydir_data, force)
     judged: list[DrainedPod] = []
-    going: list[_Going] = []
+    terminating: list[_Evicted] = []
     for pod in Api.all(client, _PODS).list_all(listing):
         verdict = flags.judge(pod)
         judged.append(verdict)
         if verdict.outcome is PodOutcome.PENDING:
-            going.append(_Going(client, pod, grace_period_seconds))
+            terminating.append(_Evicted(client, pod, grace_period_seconds))
     report = _report(node, judged)
     if refused := report.of(PodOutcome.REFUSED):
         raise DrainError(f"drain node {node}: nothing was evicted: {_said(refused)}", report)
-    ended = _empty(client.clock, going, span, stop or StopToken(clock=client.clock))
+    ended = _empty(client.clock, terminating, span, stop or StopToken(clock=client.clock))
     left = [pod for pod in judged if pod.outcome is PodOutcome.LEFT]
-    report = _report(node, [*left, *(pod.state() for pod in going)])
+    report = _report(node, [*left, *(pod.state() for pod in terminating)])
     if not report.is_drained:
         open_ = [*report.of(PodOutcome.FAILED), *report.of(PodOutcome.PENDING)]
         raise DrainError(f"drain node {node}: {ended or 'not every Pod could be evicted'}: {_said(open_)}", report)
     return report
 
 
-def _empty(clock: Clock, going: list[_Going], span: float | None, stop: StopToken) -> str:
+def _empty(clock: Clock, terminating: list[_Evicted], span: float | None, stop: StopToken) -> str:
     """Give each Pod its turns until all have an outcome; returns why it ended earlier, or ""."""
     deadline = math.inf if span is None else clock.monotonic() + span
-    while pending := [pod for pod in going if pod.outcome is PodOutcome.PENDING]:
+    while pending := [pod for pod in terminating if pod.outcome is PodOutcome.PENDING]:
         now = clock.monotonic()
         if stop.is_set():
             return stop.reason or "its stop token was set"
@@ -221,7 +221,7 @@ class _Flags:
         return PodOutcome.PENDING, ""
 
 
-class _Going:
+class _Evicted:
     """The state of one Pod of a drain: to be evicted, then gone. `due`: the time of its next step."""
 
     def __init__(self, client: Client, pod: DynamicObject, grace: int | None) -> None:

@@ -111,7 +111,7 @@ def _by_condition(condition: Condition) -> Missing:
 PODS = ApiResource("", "v1", "Pod", "pods")
 MOST_PODS = 50
 """The most Pods to check, since the Pods of one workload mostly share one problem."""
-MOST_TOLD = 3
+MOST_NAMED = 3
 """The most problems to report."""
 PATIENCE = 5.0
 """Seconds for the call."""
@@ -140,7 +140,7 @@ class PodTroubles:
         except KubeError:
             self._usable = False
             return ""
-        return "".join(f"; Pod {name}: {trouble}" for trouble, name in [*told.items()][:MOST_TOLD])
+        return "".join(f"; Pod {name}: {trouble}" for trouble, name in [*told.items()][:MOST_NAMED])
 
 
     def ending(self, api: Api[Any], namespace: str) -> str:
@@ -154,8 +154,8 @@ class PodTroubles:
         except KubeError:
             self._usable = False
             return ""
-        told = [f"{pod.name} ({_grace(pod):g} s of grace)" for pod in ending[:MOST_TOLD]]
-        more = f" and {len(ending) - MOST_TOLD} more" if len(ending) > MOST_TOLD else ""
+        told = [f"{pod.name} ({_grace(pod):g} s of grace)" for pod in ending[:MOST_NAMED]]
+        more = f" and {len(ending) - MOST_NAMED} more" if len(ending) > MOST_NAMED else ""
         return f"; it waits for its Pods to end: {', '.join(told)}{more}" if told else ""
 
 

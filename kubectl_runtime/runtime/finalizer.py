@@ -136,14 +136,14 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     target = _Target(_api_at(api, obj), name, obj.name, obj.uid)
     foresee(target.api.place, "get", "patch")
     now: F | None = obj
-    if name in obj.finalizers and _is_going(obj):
+    if name in obj.finalizers and _is_terminating(obj):
         now = target.read()
-    elif not _is_going(obj):
+    elif not _is_terminating(obj):
         now = target.with_finalizer(obj)
     if now is None or name not in now.finalizers:
         log.debug("%s is %s: nothing to clean up for %s", target.ref, "gone" if now is None else "being deleted", name)
         return Action.await_change()
-    if not _is_going(now):
+    if not _is_terminating(now):
         return apply(now)
     action = cleanup(now)
     if not isinstance(action, Action):
@@ -248,7 +248,7 @@ class _Target(Generic[F]):
 
     def with_finalizer(self, seen: F) -> F | None:
         """Add our finalizer. Returns the object, without it if it is terminating already; None when it is gone."""
-        return self._change(seen, lambda obj: self.finalizer in obj.finalizers or _is_going(obj), self._adding)
+        return self._change(seen, lambda obj: self.finalizer in obj.finalizers or _is_terminating(obj), self._adding)
 
     def without_finalizer(self, seen: F) -> None:
         """Returns when our finalizer is not on the object, or the object is gone."""
@@ -292,7 +292,7 @@ class _Target(Generic[F]):
             live = self.read()
             if live is None:
                 return None
-            unchanged = (live.finalizers == seen.finalizers and _is_going(live) == _is_going(seen)
+            unchanged = (live.finalizers == seen.finalizers and _is_terminating(live) == _is_terminating(seen)
                          and version in ("", getattr(live, "resource_version", "")))
             version = ""
             if isinstance(refused, ApiError) and refused.is_invalid and unchanged:
@@ -324,7 +324,7 @@ def _operation(op: str, path: str, value: Any) -> dict[str, Any]:
     return {"op": op, "path": path, "value": value}
 
 
-def _is_going(obj: Finalizable) -> bool:
+def _is_terminating(obj: Finalizable) -> bool:
     return obj.deletion_timestamp is not None
 
 

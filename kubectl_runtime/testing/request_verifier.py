@@ -223,7 +223,7 @@ def _as_stored(request: HttpRequest, wanted: Wanted) -> Mapping[str, Any]:
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
-TOLD = 5
+MOST_SHOWN = 5
 """The most expected calls that the error of an unexpected call names."""
 
 
@@ -315,7 +315,7 @@ class RequestVerifier(BaseAdapter):
                 reasons.append(why)
             elif self._count(expected):
                 return expected.reply(request)
-        reasons = reasons or [f"still expected: {each.wanted}" for each in open_ones[:TOLD]]
+        reasons = reasons or [f"still expected: {each.wanted}" for each in open_ones[:MOST_SHOWN]]
         verb = f"{info.verb} " if info.is_resource else ""
         told = f"not expected: {verb}{request.method} {request.path}" + "".join(f"\n  {each}" for each in reasons)
         with self._lock:

@@ -22,7 +22,7 @@ import msgspec
 from kubectl_runtime.certificates.bundles import write_private
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.requests.request import Request
-from kubectl_runtime.core.requests.rights import Right, hearers, rights_of
+from kubectl_runtime.core.requests.rights import Right, listeners, rights_of
 from kubectl_runtime.core.scope import current_run
 
 _EVENTS = ("events.k8s.io", "events")
@@ -54,13 +54,13 @@ class RightsRecorder:
 
         patched: Any = Client
         patched._call = noting  # every call and stream goes through it
-        hearers.append(self._foreseen)
+        listeners.append(self._foreseen)
         return self
 
     def __exit__(self, *_: object) -> None:
         patched: Any = Client
         patched._call = self._original
-        hearers.remove(self._foreseen)
+        listeners.remove(self._foreseen)
 
     def _foreseen(self, right: Right) -> None:
         if current_run() is not None:

@@ -39,7 +39,7 @@ from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger, pass_interrupt
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, is_heard, together
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, is_observed, together
 from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, Thread, period_of, seconds
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.core.scope import StopToken, calls_obey
@@ -80,7 +80,7 @@ def webhooks_of(application: WSGIApplication) -> tuple[str, ...]:
 def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> WSGIApplication:
     """Wrap `application` so that `observer` receives each request to one of its webhooks. Requests to other paths are
     not reported. `observer` raises nothing (see `together`)."""
-    if not is_heard(observer):
+    if not is_observed(observer):
         return application
     webhooks = webhooks_of(application)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kubectl_runtime.apiserver.controllers.deployments import AGENT
-from kubectl_runtime.apiserver.controllers.loop import KeyQueue, tell
+from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
 from kubectl_runtime.apiserver.kinds.base import dig, label_selector
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
@@ -190,7 +190,7 @@ def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, k
     known = any(event.get("reason") == reason and dig(event, "involvedObject.uid") == version.uid
                 for event in (each.decode() for each in cluster.storage.bucket("/events").scan(version.namespace)))
     if served is not None and not known:
-        tell(cluster, served, version, reason, message, component=COMPONENT, kind=kind)
+        record_event(cluster, served, version, reason, message, component=COMPONENT, kind=kind)
 
 
 def _fitting(cluster: Cluster, version: Version, claim: Object) -> list[Version]:
@@ -232,8 +232,8 @@ def _provision(cluster: Cluster, version: Version, claim: Object, storage_class:
                  "mountOptions": storage_class.get("mountOptions") or [],
                  "csi": {"driver": provisioner.replace("kubernetes.io/", ""), "volumeHandle": name}}}, agent=AGENT)
     if made is not None:
-        tell(cluster, claims, version, "ProvisioningSucceeded", f"Successfully provisioned volume {name}",
-             component=provisioner)
+        record_event(cluster, claims, version, "ProvisioningSucceeded", f"Successfully provisioned volume {name}",
+                     component=provisioner)
         volume = cluster.storage.get(VOLUMES, "", name)
         if volume is not None:
             _bind(cluster, version, volume)

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from kubectl_runtime.apiserver.controllers.deployments import AGENT, owner_reference
-from kubectl_runtime.apiserver.controllers.loop import KeyQueue, tell
+from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
 from kubectl_runtime.apiserver.kinds.base import true_conditions
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Cluster, Version
@@ -266,4 +266,4 @@ def _delete(cluster: Cluster, version: Version, job: Version) -> None:
 def _tell(cluster: Cluster, version: Version, reason: str, message: str, *, kind: str = "Normal") -> None:
     own = served_type(cluster, CRON_JOBS)
     if own is not None:
-        tell(cluster, own, version, reason, message, component=COMPONENT, kind=kind)
+        record_event(cluster, own, version, reason, message, component=COMPONENT, kind=kind)

@@ -15,7 +15,7 @@ import msgspec
 
 from kubectl_runtime.apiserver.controllers import revisions
 from kubectl_runtime.apiserver.controllers.deployments import AGENT, PODS, claim, owner_reference, ready_for
-from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, tell
+from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event
 from kubectl_runtime.apiserver.controllers.revisions import HASH
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kubelet.nodes import selects, untolerated
@@ -200,14 +200,15 @@ def _make(cluster: Cluster, version: Version, obj: Object, node: str, update: st
             "ownerReferences": [owner_reference(version, "DaemonSet")]}}, agent=AGENT)
     if made is not None:
         name = msgspec.json.decode(made.body)["metadata"]["name"]
-        tell(cluster, own, version, "SuccessfulCreate", f"Created pod: {name}", component=COMPONENT)
+        record_event(cluster, own, version, "SuccessfulCreate", f"Created pod: {name}", component=COMPONENT)
 
 
 def _delete(cluster: Cluster, version: Version, daemon: Daemon) -> None:
     own = served_type(cluster, DAEMON_SETS)
     delete(cluster, served_type(cluster, PODS), daemon.version, agent=AGENT)
     if own is not None:
-        tell(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {daemon.version.name}", component=COMPONENT)
+        record_event(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {daemon.version.name}",
+                     component=COMPONENT)
 
 
 def _tell_counts(cluster: Cluster, version: Version, obj: Object, by_node: dict[str, list[Daemon]],

@@ -25,7 +25,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, tell
+from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event
 from kubectl_runtime.apiserver.controllers.rollout import (
     DESIRED,
     MOST,
@@ -123,7 +123,8 @@ class ReplicaSetController(KeyQueue):
                 self._make(cluster, own, pods, version, spec["template"])
             for pod, _ in sorted(active, key=lambda entry: _rank(*entry))[:-missing] if missing < 0 else ():
                 delete(cluster, pods, pod, agent=AGENT)
-                tell(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {pod.name}", component=REPLICASETS)
+                record_event(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {pod.name}",
+                             component=REPLICASETS)
             return  # the changes of the Pods are observed
         wait = spec.get("minReadySeconds", 0)
         ages = [ready_for(obj, cluster.clock.now()) for _, obj in active]
@@ -147,7 +148,7 @@ class ReplicaSetController(KeyQueue):
                          "ownerReferences": [owner_reference(owner, "ReplicaSet")]}}, agent=AGENT)
         if made is not None:
             name = msgspec.json.decode(made.body)["metadata"]["name"]
-            tell(cluster, own, owner, "SuccessfulCreate", f"Created pod: {name}", component=REPLICASETS)
+            record_event(cluster, own, owner, "SuccessfulCreate", f"Created pod: {name}", component=REPLICASETS)
 
 
 def _condition(pod: Object) -> Object | None:
@@ -286,7 +287,7 @@ def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
     """Write the Event of a scaled ReplicaSet."""
     kind = served_type(rollout.cluster, DEPLOYMENTS)
     if kind is not None:
-        tell(rollout.cluster, kind, rollout.version, "ScalingReplicaSet", (
+        record_event(rollout.cluster, kind, rollout.version, "ScalingReplicaSet", (
             f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"),
             component=COMPONENT)
 

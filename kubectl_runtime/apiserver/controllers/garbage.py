@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from kubectl_runtime.apiserver.controllers.loop import tell, under_lock
+from kubectl_runtime.apiserver.controllers.loop import record_event, under_lock
 from kubectl_runtime.apiserver.loopback import delete, patch, served_type
 from kubectl_runtime.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Version
@@ -199,6 +199,6 @@ def _kind_of(cluster: Cluster, owner: Object) -> ServedResource | None:
 def _warn(cluster: Cluster, resource_type: ServedResource, version: Version, owner: Object) -> None:
     named = (f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {version.namespace}, "
              f"name: {owner.get('name')}, uid: {owner.get('uid')}")
-    tell(cluster, resource_type, version, "OwnerRefInvalidNamespace",
+    record_event(cluster, resource_type, version, "OwnerRefInvalidNamespace",
          f'ownerRef [{named}] does not exist in namespace "{version.namespace}"', component=COMPONENT, kind="Warning",
-         versioned=False)
+                 versioned=False)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver.controllers.deployments import AGENT, claim, owner_reference
-from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, tell, under_lock
+from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event, under_lock
 from kubectl_runtime.apiserver.kinds.base import dig, true_conditions
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
@@ -248,13 +248,13 @@ def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, 
         return found.active
     if spec.get("suspend"):
         if _condition(status, "Suspended", "True", "JobSuspended", "Job suspended", moment):
-            tell(cluster, own, version, "Suspended", "Job suspended", component=COMPONENT)
+            record_event(cluster, own, version, "Suspended", "Job suspended", component=COMPONENT)
         status.pop("startTime", None)
         return _delete(cluster, version, found.active)
     if "Suspended" in true_conditions(status):
         _condition(status, "Suspended", "False", "JobResumed", "Job resumed", moment)
         status["startTime"] = moment
-        tell(cluster, own, version, "Resumed", "Job resumed", component=COMPONENT)
+        record_event(cluster, own, version, "Resumed", "Job resumed", component=COMPONENT)
     status.setdefault("startTime", moment)
     if (left := time_left(spec, status, now)) is not None and left > 0:
         queue.look_later(cluster, version, left)
@@ -306,7 +306,7 @@ def _make(cluster: Cluster, version: Version, job: Object, index: int | None) ->
             "ownerReferences": [owner_reference(version, "Job")]}}, agent=AGENT)
     if made is not None:
         created = msgspec.json.decode(made.body)["metadata"]["name"]
-        tell(cluster, own, version, "SuccessfulCreate", f"Created pod: {created}", component=COMPONENT)
+        record_event(cluster, own, version, "SuccessfulCreate", f"Created pod: {created}", component=COMPONENT)
 
 
 def _delete(cluster: Cluster, version: Version, pods: Iterable[Object]) -> list[Object]:
@@ -316,7 +316,7 @@ def _delete(cluster: Cluster, version: Version, pods: Iterable[Object]) -> list[
         found = cluster.storage.get(PODS, version.namespace, pod["metadata"]["name"])
         if found is not None and own is not None:
             delete(cluster, pod_type, found, agent=AGENT)
-            tell(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {found.name}", component=COMPONENT)
+            record_event(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {found.name}", component=COMPONENT)
     return []
 
 
@@ -349,9 +349,9 @@ def _conclude(cluster: Cluster, version: Version, spec: Object, status: Object, 
         _condition(status, end, "True", told["reason"], told["message"], moment)
         if end == "Complete":
             status["completionTime"] = moment
-            tell(cluster, own, version, "Completed", "Job completed", component=COMPONENT)
+            record_event(cluster, own, version, "Completed", "Job completed", component=COMPONENT)
         else:
-            tell(cluster, own, version, told["reason"], told["message"], component=COMPONENT, kind="Warning")
+            record_event(cluster, own, version, told["reason"], told["message"], component=COMPONENT, kind="Warning")
 
 
 def _has(status: Object, *kinds: str) -> bool:

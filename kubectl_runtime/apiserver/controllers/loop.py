@@ -116,9 +116,9 @@ class KeyQueue:
         raise AssertionError(f"{type(self).__name__} reconciles nothing")
 
 
-def tell(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
-         component: str, kind: str = "Normal", versioned: bool = True,
-         agent: str = "kube-controller-manager") -> None:
+def record_event(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
+                 component: str, kind: str = "Normal", versioned: bool = True,
+                 agent: str = "kube-controller-manager") -> None:
     """Write one Event, in the object's namespace or in default. `versioned` adds the object's resourceVersion; `agent`
     is the requesting component."""
     moment, namespace = cluster.clock.now(), version.namespace or "default"

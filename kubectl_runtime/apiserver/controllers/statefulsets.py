@@ -18,7 +18,7 @@ from typing import Any
 
 from kubectl_runtime.apiserver.controllers import revisions
 from kubectl_runtime.apiserver.controllers.deployments import AGENT, PODS, claim, owner_reference, ready_for
-from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, tell
+from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event
 from kubectl_runtime.apiserver.controllers.revisions import HASH, Revision
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
@@ -220,14 +220,14 @@ class OneSet:
                                     HASH: revision.name},
                          "ownerReferences": [owner_reference(self.version, "StatefulSet")]}}, agent=AGENT)
         if made is not None:
-            tell(self.cluster, own, self.version, "SuccessfulCreate",
-                 f"Create Pod {name} in StatefulSet {self.version.name} successful", component=COMPONENT)
+            record_event(self.cluster, own, self.version, "SuccessfulCreate",
+                         f"Create Pod {name} in StatefulSet {self.version.name} successful", component=COMPONENT)
 
     def _delete(self, one: Member) -> None:
         own = served_type(self.cluster, SETS)
         delete(self.cluster, served_type(self.cluster, PODS), one.version, agent=AGENT)
         if own is not None:
-            tell(self.cluster, own, self.version, "SuccessfulDelete",
+            record_event(self.cluster, own, self.version, "SuccessfulDelete",
                  f"Delete Pod {one.version.name} in StatefulSet {self.version.name} successful", component=COMPONENT)
 
     # --- claims -------------------------------------------------------------------------------------------------------
@@ -255,13 +255,13 @@ class OneSet:
                     "labels": {**(meta.get("labels") or {}), **(self.spec["selector"].get("matchLabels") or {})}}},
                 agent=AGENT)
             if made is None:
-                tell(self.cluster, own, self.version, "FailedCreate",
+                record_event(self.cluster, own, self.version, "FailedCreate",
                      f"Create Claim {name} for Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} "
-                     "failed", component=COMPONENT, kind="Warning")
+                             "failed", component=COMPONENT, kind="Warning")
                 return False
-            tell(self.cluster, own, self.version, "SuccessfulCreate",
+            record_event(self.cluster, own, self.version, "SuccessfulCreate",
                  f"Create Claim {name} Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} success",
-                 component=COMPONENT)
+                         component=COMPONENT)
         return True
 
     def _owner(self) -> Object:

@@ -16,7 +16,7 @@ from ipaddress import IPv4Address
 from typing import Any
 
 from kubectl_runtime.apiserver.controllers.claims import CLAIMS, claim_problem
-from kubectl_runtime.apiserver.controllers.loop import tell
+from kubectl_runtime.apiserver.controllers.loop import record_event
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
 from kubectl_runtime.apiserver.kubelet.nodes import (
     FIRST_NODE,
@@ -86,8 +86,8 @@ def schedule(cluster: Cluster, version: Version, plan: Plan, pods_by_node: Mappi
         return False
     submit(cluster, "POST", path_of(pods, version.namespace, version.name, "binding"), {
         "metadata": {"name": version.name}, "target": {"kind": "Node", "name": node}}, agent=SCHEDULER)
-    tell(cluster, pods, version, "Scheduled", f"Successfully assigned {version.key} to {node}",
-         component=DEFAULT_SCHEDULER, agent=SCHEDULER)
+    record_event(cluster, pods, version, "Scheduled", f"Successfully assigned {version.key} to {node}",
+                 component=DEFAULT_SCHEDULER, agent=SCHEDULER)
     return True
 
 
@@ -103,8 +103,8 @@ def _tell_unschedulable(cluster: Cluster, version: Version, pod: Object, why: st
     pods = served_type(cluster, PODS)
     patch(cluster, pods, version, {"status": {"conditions": [*others, told]}}, agent=SCHEDULER, subresource="status")
     if pods is not None:
-        tell(cluster, pods, version, "FailedScheduling", why, component=DEFAULT_SCHEDULER, kind="Warning",
-             agent=SCHEDULER)
+        record_event(cluster, pods, version, "FailedScheduling", why, component=DEFAULT_SCHEDULER, kind="Warning",
+                     agent=SCHEDULER)
 
 
 def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubelet: Kubelet) -> None:
@@ -124,7 +124,7 @@ def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubele
     if move.remove or (move.status or {}).get("phase") in ENDED:
         kubelet.end_pod(namespace, name)
     for kind, reason, message in move.events:
-        tell(cluster, pods, version, reason, message, component=KUBELET, kind=kind, agent=KUBELET)
+        record_event(cluster, pods, version, reason, message, component=KUBELET, kind=kind, agent=KUBELET)
     if move.remove:
         submit(cluster, "DELETE", path_of(pods, namespace, name), {
             "gracePeriodSeconds": 0, "preconditions": {"uid": version.uid}}, agent=KUBELET)

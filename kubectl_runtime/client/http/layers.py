@@ -39,7 +39,7 @@ from kubectl_runtime.client.http.retry import RetryPolicy
 from kubectl_runtime.client.http.send import RateLimit, limiting
 from kubectl_runtime.client.http.wire_rules import WireRules
 from kubectl_runtime.core.base.errors import ConfigError
-from kubectl_runtime.core.base.observer import Observer, is_heard
+from kubectl_runtime.core.base.observer import Observer, is_observed
 from kubectl_runtime.core.base.threads import Clock, ForkSafeLock
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class ObservedCredentials:
 
     def header(self, deadline: float | None = None) -> str | None:
         """Return the value of the wrapped credentials; report a changed value and a failure to the observer."""
-        if not is_heard(self._observer):
+        if not is_observed(self._observer):
             return self._credentials.header(deadline)
         begun = self._clock.monotonic()
         header: str | None = secret(self._ask(begun, lambda: self._credentials.header(deadline)))

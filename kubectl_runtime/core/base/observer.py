@@ -26,8 +26,8 @@ count runs in progress, add one at `run_started` and subtract one at `run_ended`
 `webhook_began` and `webhook_answered`.
 
 A method must be short and must not block. Its exceptions are only logged: code that gets an observer from a program
-calls it through `together`. Code that calls it for each run fetches its `hearers` once, so that each notification is a
-plain function call, without a look-up by name or packed arguments.
+calls it through `together`. Code that calls it for each run fetches its `callbacks` once, so that each notification is
+a plain function call, without a look-up by name or packed arguments.
 """
 from __future__ import annotations
 
@@ -184,15 +184,15 @@ class Observer:
     def webhooks_ended(self, webhooks: tuple[str, ...]) -> None:
         """A webhook server with these webhooks has stopped."""
 
-    def _bound(self, method: str, subject: str) -> Hearer:
+    def _bound(self, method: str, subject: str) -> Callback:
         """`method` bound to this controller or watch: it takes the arguments after the name. For the library's own
         observers that keep data per subject and would otherwise look it up in each call."""
         return partial(getattr(self, method), subject)
 
 
-Hearer = Callable[..., None]
+Callback = Callable[..., None]
 """A method of an observer; without its first argument if it is bound to one controller or watch."""
-Hearers = tuple[tuple[Hearer, Guard], ...]
+Callbacks = tuple[tuple[Callback, Guard], ...]
 """The methods to call for one notification, each with the guard that logs its failures."""
 
 NO_OBSERVER = Observer()
@@ -209,18 +209,18 @@ class Together(Observer):
     __slots__ = ("observers", *METHODS)
 
     def __init__(self, observers: tuple[Observer, ...]) -> None:
-        self._tell(observers)
+        self._assign(observers)
 
     def add(self, observer: Observer) -> None:
-        """Notify `observer` too, from the next call on; `hearers` that were taken before do not change."""
-        self._tell((*self.observers, observer))
+        """Notify `observer` too, from the next call on; `callbacks` that were taken before do not change."""
+        self._assign((*self.observers, observer))
 
-    def _tell(self, observers: tuple[Observer, ...]) -> None:
+    def _assign(self, observers: tuple[Observer, ...]) -> None:
         self.observers = observers
         for name in METHODS:
             methods = (getattr(observer, name) for observer in observers if _listens(observer, name))
             listening = tuple(_guarded(method, method) for method in methods)
-            setattr(self, name, partial(tell, listening) if listening else getattr(NO_OBSERVER, name))
+            setattr(self, name, partial(notify, listening) if listening else getattr(NO_OBSERVER, name))
 
 
 def together(*observers: Observer) -> Observer:
@@ -254,7 +254,7 @@ def observe_too(observer: Observer, more: Observer) -> None:
     observer.add(more)
 
 
-def is_heard(observer: Observer) -> bool:
+def is_observed(observer: Observer) -> bool:
     """Whether any method is overridden."""
     return bool(observer.observers) if isinstance(observer, Together) else observer is not NO_OBSERVER
 
@@ -264,18 +264,18 @@ def parts_of(observer: Observer) -> tuple[Observer, ...]:
     return observer.observers if isinstance(observer, Together) else (observer,)
 
 
-def hearers(observer: Observer, method: str, subject: str) -> Hearers:
+def callbacks(observer: Observer, method: str, subject: str) -> Callbacks:
     """The parts that override `method`, bound to this controller or watch; may be empty."""
     return tuple(_guarded(part._bound(method, subject), getattr(part, method))
                  for part in parts_of(observer) if _listens(part, method))
 
 
-def tell(hearers: Hearers, *values: Any) -> None:
+def notify(callbacks: Callbacks, *values: Any) -> None:
     """Call each with these values. Exceptions are logged, and the next one is called; only a KeyboardInterrupt in the
     main thread passes."""
-    for hear, guard in hearers:
+    for callback, guard in callbacks:
         try:
-            hear(*values)
+            callback(*values)
         except BaseException as error:  # noqa: BLE001 - an observer may raise anything
             guard.failed(error)
         else:
@@ -287,5 +287,5 @@ def _listens(observer: Observer, method: str) -> bool:
     return getattr(getattr(observer, method), "__func__", None) is not getattr(Observer, method)
 
 
-def _guarded(hear: Hearer, method: Hearer) -> tuple[Hearer, Guard]:
-    return hear, Guard(f"observer {getattr(method, '__qualname__', type(method).__qualname__)}")
+def _guarded(callback: Callback, method: Callback) -> tuple[Callback, Guard]:
+    return callback, Guard(f"observer {getattr(method, '__qualname__', type(method).__qualname__)}")

@@ -49,17 +49,17 @@ def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = 
             yield Right(group, f"{plural}/finalizers", "update", request.namespace)
 
 
-hearers: list[Callable[[Right], object]] = []
+listeners: list[Callable[[Right], object]] = []
 """The listeners of `foresee`; empty unless rights are recorded."""
 
 
 def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
     """Report permissions that the current call may need later to the recorders of rights. Does not block or call the
     server."""
-    for hear in tuple(hearers):
+    for listen in tuple(listeners):
         name = f"{place.resource.plural}/{subresource}" if subresource else place.resource.plural
         for verb in verbs:
-            hear(Right(place.resource.group, name, verb, place.namespace))
+            listen(Right(place.resource.group, name, verb, place.namespace))
 
 
 def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:

@@ -30,7 +30,7 @@ from operator import itemgetter
 import msgspec
 
 from kubectl_runtime.core.base.errors import RequestTimeout, error_behind
-from kubectl_runtime.core.base.observer import Hearer, Observer, RunResult
+from kubectl_runtime.core.base.observer import Callback, Observer, RunResult
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.scope import current_trace
@@ -566,9 +566,9 @@ class Counted(Observer):
         for controller in self._controllers.values():
             controller.renew()
 
-    def _bound(self, method: str, subject: str) -> Hearer:
+    def _bound(self, method: str, subject: str) -> Callback:
         if method in ("keys_triggered", "run_started", "run_ended"):
-            hearer: Hearer = getattr(self._controller(subject), method)
+            hearer: Callback = getattr(self._controller(subject), method)
             return hearer
         return super()._bound(method, subject)
 

@@ -37,7 +37,7 @@ from kubectl_runtime.core.objects.partial import PartialView, dynamic
 from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests.params import ListParams
 from kubectl_runtime.core.requests.request import Place
-from kubectl_runtime.core.requests.rights import foresee, hearers
+from kubectl_runtime.core.requests.rights import foresee, listeners
 from kubectl_runtime.runtime.queue.runs import Run
 from kubectl_runtime.runtime.reads.dependencies import Identity, Shelf, identity_of
 from kubectl_runtime.runtime.store.store import StoreState
@@ -248,7 +248,7 @@ class Sources:
 
     def foresee(self, target: Target) -> None:
         """Report the permissions that the watch of this kind needs, which no run uses itself."""
-        if hearers:
+        if listeners:
             for place in self.places(target):
                 foresee(Place(target.resource, None if place == CHOSEN else place), "get", "list", "watch")
 
@@ -354,7 +354,7 @@ class Sources:
             self._logger.warning(text, *args)
 
     def _chosen_now(self, source: Source) -> Sequence[str | None]:
-        """The chosen namespaces; a single None, where the names of all namespaces decide."""
+        """The chosen namespaces; (None,) if a pattern or selector decides, so that any namespace may be chosen."""
         assert source.watched is not None
         names = source.watched.share.watch.namespaces
         return (None,) if names is None else sorted(name for name in names if source.covers(name))

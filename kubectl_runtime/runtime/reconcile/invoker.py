@@ -56,7 +56,7 @@ from kubectl_runtime.core.base.guard import (
     not_awaitable,
     pass_interrupt,
 )
-from kubectl_runtime.core.base.observer import Observer, RunResult, hearers
+from kubectl_runtime.core.base.observer import Observer, RunResult, callbacks
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.meta.problems import DecodeError
@@ -559,8 +559,8 @@ class RunObserver:
     """The run part that notifies an observer, in the run's thread."""
 
     def __init__(self, controller: str, observer: Observer, clock: Clock) -> None:
-        self._started = hearers(observer, "run_started", controller)
-        self._ended = hearers(observer, "run_ended", controller)
+        self._started = callbacks(observer, "run_started", controller)
+        self._ended = callbacks(observer, "run_ended", controller)
         self._clock = clock
 
     def __bool__(self) -> bool:
@@ -569,9 +569,9 @@ class RunObserver:
     def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
         """Like `RunPart.begin`."""
         # Not by `together`: with one observer that would be one more call for each run, and packing of the values.
-        for hear, guard in self._started:
+        for callback, guard in self._started:
             try:
-                hear(run.key, run.request.reason, run.waited, run.depth, run.started)
+                callback(run.key, run.request.reason, run.waited, run.depth, run.started)
             except BaseException as error:  # noqa: BLE001 - observers are user code
                 guard.failed(error)
             else:
@@ -582,9 +582,9 @@ class RunObserver:
     def end(self, run: Run, outcome: Outcome) -> None:
         """Like `RunPart.end`."""
         took = self._clock.monotonic() - run.started
-        for hear, guard in self._ended:
+        for callback, guard in self._ended:
             try:
-                hear(run.key, outcome.result, took, outcome.error)
+                callback(run.key, outcome.result, took, outcome.error)
             except BaseException as error:  # noqa: BLE001 - as above
                 guard.failed(error)
             else:

@@ -44,7 +44,7 @@ from typing import Any, Literal, Protocol
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger
-from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, hearers, tell
+from kubectl_runtime.core.base.observer import NO_OBSERVER, Observer, callbacks, notify
 from kubectl_runtime.core.base.plain import Key
 from kubectl_runtime.core.base.threads import Clock, Thread
 from kubectl_runtime.core.scope import FirstOf, RunScope, StopToken
@@ -238,7 +238,7 @@ class Runner:
         self._clock = clock
         self._name = name
         self._observer = observer
-        self._keys_triggered = hearers(observer, "keys_triggered", name)
+        self._keys_triggered = callbacks(observer, "keys_triggered", name)
         self._on_bug = on_bug
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -268,7 +268,7 @@ class Runner:
         if self._to_call:
             self._submit_called()
         if self._keys_triggered:
-            tell(self._keys_triggered, len(requests), due, now)
+            notify(self._keys_triggered, len(requests), due, now)
 
     def forget(self, of: Callable[[Key], bool]) -> None:
         """Drop all state of the keys for which `of` is true; their runs in progress leave no state behind.

@@ -313,7 +313,7 @@ class NamespacesDriver:
         self._skipped: dict[str, tuple[str, float]] = {}
         """Forbidden namespaces: their version, and when they are tried again."""
         self._refused: set[str] = set()
-        self._is_complete = self._is_crowded = False
+        self._is_complete = self._leaves_some_out = False
         self._covered: frozenset[str] = frozenset()
         """The namespaces whose objects the store has."""
         self._delivered: frozenset[str] = frozenset()
@@ -549,11 +549,11 @@ class NamespacesDriver:
             if self._may_read(name, now):
                 self._begin(name)
         left = len(names) - len(self._each) - len(self._skipped)
-        if left > 0 and not self._is_crowded:
+        if left > 0 and not self._leaves_some_out:
             log.warning("%s: %d namespaces are not watched: without the right to list and watch %s in all namespaces "
                         "each takes a watch, and there are %d at most; grant it by a ClusterRole", self._target, left,
                         self._api.resource.plural, MOST)
-        self._is_crowded = left > 0
+        self._leaves_some_out = left > 0
         return deletions
 
     def _is_due(self, name: str, now: float) -> bool:

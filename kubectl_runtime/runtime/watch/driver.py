@@ -270,7 +270,8 @@ class WatchDriver:
         before = self.state
         try:
             meta, found = self._one_object()
-            known = not (isinstance(before, Watching) and before.stranger) or self._recognizes(before.version, found)
+            known = (not isinstance(before, Watching) or not before.other_server
+                     or self._recognizes(before.version, found))
         except BaseException as error:  # noqa: BLE001 - as above
             return self._broke(error)
         answer = self._give(VersionRead(meta.resource_version, known))

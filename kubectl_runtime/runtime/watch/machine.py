@@ -267,14 +267,14 @@ def _watching(state: Watching, given: Input, now: float) -> Step:
 
 def _opened(state: Listed, opened: Opened, now: float) -> Step:
     server = state.server or opened.server
-    stranger = opened.server if opened.server != server else ""
-    return Step(Watching(state.version, state.version, now, state.stalls, server, state.doubt or bool(stranger),
-                         min(MIN_WATCH_SECONDS, opened.timeout / 2), stranger), [])
+    other_server = opened.server if opened.server != server else ""
+    return Step(Watching(state.version, state.version, now, state.stalls, server, state.doubt or bool(other_server),
+                         min(MIN_WATCH_SECONDS, opened.timeout / 2), other_server), [])
 
 
 def _certain(state: Watching) -> Watching:
     """The same state without doubt about the server."""
-    return replace(state, doubt=False, server=state.stranger or state.server, stranger="")
+    return replace(state, doubt=False, server=state.other_server or state.server, other_server="")
 
 
 def _watch_failed(state: Listed, error: Exception) -> Step:

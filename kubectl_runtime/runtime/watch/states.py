@@ -125,9 +125,9 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Watching:
     """A watch is open since `opened`; `began` is the version it was opened with. In `doubt` it first needs the server's
-    current version. `shortest`: a watch that ends within this many seconds ended too early. `stranger`: the FlowSchema
-    that the server reports, while it is uncertain whether this is another cluster; until that is decided, `server`
-    keeps the earlier FlowSchema."""
+    current version. `shortest`: a watch that ends within this many seconds ended too early. `other_server`: the
+    FlowSchema that the server reports, while it is uncertain whether this is another cluster; until that is decided,
+    `server` keeps the earlier FlowSchema."""
 
     version: str
     began: str
@@ -136,7 +136,7 @@ class Watching:
     server: str = ""
     doubt: bool = False
     shortest: float = MIN_WATCH_SECONDS
-    stranger: str = ""
+    other_server: str = ""
 
 
 State: TypeAlias = Listing | Streaming | Listed | Watching

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER, Observer, RunResult, hearers, tell, together
+from kubectl_runtime.core.base.observer import METHODS, NO_OBSERVER, Observer, RunResult, callbacks, notify, together
 from kubectl_runtime.core.base.plain import Key
 
 
@@ -93,9 +93,9 @@ def test_what_an_observer_raises_is_logged_and_the_next_is_told(
 def test_hearers_are_those_who_listen_and_know_whom_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
     heard: list[tuple[object, ...]] = []
     told = together(Recording(heard, ValueError("no")), Observer(), Recording(heard))
-    assert hearers(told, "frame_arrived", "pods") == hearers(NO_OBSERVER, "store_changed", "pods") == ()
-    assert len(hearers(Recording(heard), "store_changed", "pods")) == 1
-    tell(hearers(told, "store_changed", "pods"), 3)
+    assert callbacks(told, "frame_arrived", "pods") == callbacks(NO_OBSERVER, "store_changed", "pods") == ()
+    assert len(callbacks(Recording(heard), "store_changed", "pods")) == 1
+    notify(callbacks(told, "store_changed", "pods"), 3)
     assert heard == 2 * [("store", "pods", 3)]
     assert "observer Recording.store_changed raised ValueError" in caplog.text
 

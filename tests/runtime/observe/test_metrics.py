@@ -15,7 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from kubectl_runtime.core.base.errors import RequestError, RequestTimeout
-from kubectl_runtime.core.base.observer import METHODS, Observer, RunResult, hearers
+from kubectl_runtime.core.base.observer import METHODS, Observer, RunResult, callbacks
 from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.runtime.observe.families import RECONCILE_TIME, RUN, WORK_QUEUE, Histogram, Kind
@@ -438,7 +438,7 @@ def test_no_counter_goes_back_while_runs_begin_and_end() -> None:
     rig.metrics.controller_started("c", 2)
 
     def work(name: str) -> None:
-        hear = {method: hearers(rig.metrics, method, "c")[0][0] for method in ("run_started", "run_ended")}
+        hear = {method: callbacks(rig.metrics, method, "c")[0][0] for method in ("run_started", "run_ended")}
         while not done.is_set():
             hear["run_started"](("default", name), "r", 0.0, 0, 0.0)
             hear["run_ended"](("default", name), RunResult.SUCCESS, 0.0, None)

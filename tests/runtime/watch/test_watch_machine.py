@@ -239,9 +239,9 @@ def test_another_flow_schema_raises_a_doubt_which_the_objects_decide() -> None:
         assert isinstance(step(listed, Opened(""), 6).state, Watching)
         doubtful, out = step(listed, Opened("second"), 6)
         assert isinstance(doubtful, Watching)
-        assert (doubtful.doubt, doubtful.server, doubtful.stranger, out) == (True, "first", "second", [])
+        assert (doubtful.doubt, doubtful.server, doubtful.other_server, out) == (True, "first", "second", [])
         same, out = step(doubtful, VersionRead("200"), 7)
-        assert (same, out) == (replace(doubtful, doubt=False, server="second", stranger=""), [])
+        assert (same, out) == (replace(doubtful, doubt=False, server="second", other_server=""), [])
         other, out = step(doubtful, VersionRead("200", known=False), 7)
         assert other == Listing()
         assert verdict(out) == ["Failed"]
