@@ -1,4 +1,4 @@
-"""`FlightRecorder`: records the inputs and actions of one controller into a `RingFile`.
+"""`RunRecorder`: records the inputs and actions of one controller into a `RingFile`.
 
     watches      a subscription of each of its watches, which gets every stored change before the others do
     triggers     the requests to its queue
@@ -380,7 +380,7 @@ Entry = tuple[Callable[[], bytes], int]
 """A function that makes the line, and the number of bytes that it keeps in memory."""
 
 
-class FlightRecorder:
+class RunRecorder:
     """Records what a controller sees and does, into a file of bounded size. Safe to use from any thread, except `open`,
     `pump` and `close`."""
 
@@ -496,7 +496,7 @@ class FlightRecorder:
     def start(self) -> None:
         """`open`, and write in a thread from then on."""
         self.open()
-        self._thread = Thread(target=self._run, name=f"{self._controller} flight recorder", daemon=True)
+        self._thread = Thread(target=self._run, name=f"{self._controller} recorder", daemon=True)
         self._thread.start()
 
     def pump(self) -> None:

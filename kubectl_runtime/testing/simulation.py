@@ -99,8 +99,8 @@ class SimulatedController(Generic[K]):
         if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
             return
         self._recorder_closed = True
-        if self.assembly.flight is not None:
-            self.assembly.flight.close(shutdown.draining.reason or "stopped", 0)
+        if self.assembly.recording is not None:
+            self.assembly.recording.close(shutdown.draining.reason or "stopped", 0)
         self.assembly.recorder.close(max(0.0, shutdown.give_up_at - self.assembly.plan.clock.monotonic()))
 
     @property
@@ -184,7 +184,7 @@ class Simulation:
     jumps to the next event. Not thread-safe."""
 
     def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True, start: datetime = EPOCH) -> None:
-        """`jump`: the most seconds that time moves at once. `record`: whether controllers with a flight recorder write
+        """`jump`: the most seconds that time moves at once. `record`: whether controllers with a recorder write
         its file. `start`: the date at which time begins."""
         self.seed = seed
         self._jump = seconds(jump)
@@ -247,8 +247,8 @@ class Simulation:
                                            on_bug=lambda _what, error: bugs.append(error), rng=self.random)
         simulated = SimulatedController(assembly, executor)
         simulated.bugs = bugs
-        if assembly.flight is not None:
-            assembly.flight.open()
+        if assembly.recording is not None:
+            assembly.recording.open()
         assembly.subscribe()
         self.add_recorder(assembly.recorder)
         self._controllers.append(simulated)
@@ -259,8 +259,8 @@ class Simulation:
         """Drop every controller, as when its process is killed: its work stays as it is and is not continued. A test's
         actors continue."""
         for controller in self._controllers:
-            if controller.assembly.flight is not None:
-                controller.assembly.flight.abandon()
+            if controller.assembly.recording is not None:
+                controller.assembly.recording.abandon()
         self._controllers, self._resume, self._recorders = [], {}, []
 
     def add(self, actor: Callable[[], object]) -> None:
@@ -295,8 +295,8 @@ class Simulation:
             if controller.bugs:
                 raise controller.bugs[0]
             controller.close_recorder()
-            if controller.assembly.flight is not None:
-                controller.assembly.flight.pump()
+            if controller.assembly.recording is not None:
+                controller.assembly.recording.pump()
         return did
 
     def run(self, steps: int) -> None:

@@ -55,7 +55,7 @@ from kubectl_runtime.runtime.reads.tracking import Reads
 from kubectl_runtime.runtime.reconcile.invoker import Invoker, RunObserver, RunPart
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Environment, ErrorPolicy, ReconcileFunction
 from kubectl_runtime.runtime.reconcile.runner import Executor, Listener, Of, Owned, Runner, only_owned
-from kubectl_runtime.runtime.recording import FlightRecorder
+from kubectl_runtime.runtime.recording import RunRecorder
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.shared_watches import Share, Watch
 from kubectl_runtime.runtime.triggers.streams import TriggerSource, pull, pull_stream
@@ -163,7 +163,7 @@ class Assembly(Generic[K]):
         queue = WorkQueue(Scheduler(debounce=seconds(options.debounce.quiet), max_wait=options.debounce.limit,
                                     rate_limit=rate_limit), rate_limit, plan.key_rate)
         self._timeouts = RunTimeouts(plan.run_timeout, self.shutdown, plan.clock, self._wake)
-        self.flight = None if options.record is None else FlightRecorder(options.record, plan.name, plan.clock)
+        self.recording = None if options.record is None else RunRecorder(options.record, plan.name, plan.clock)
         self.execute = self._execute(reconcile, error_policy, environment)
         """Runs one key; for callers that choose the key, such as a simulation."""
         queue.on_forget = self._forget
@@ -188,7 +188,7 @@ class Assembly(Generic[K]):
         resync = Resync(plan.resync, self.inbox.trigger_everything, plan.clock, rng)
         outage = OutageLog(self.logger, plan.clock, self.runner.failing, plan.options.retry_rate)
         blocked = BlockedLog(self.logger, plan.clock, self.runner.held, plan.run_timeout)
-        return Housekeeping(self.reads, self.gate.check, resync.check, self._timeouts.check, outage.check,
+        return Housekeeping(self.reads.check, self.gate.check, resync.check, self._timeouts.check, outage.check,
                             blocked.check)
 
     def _take_watches(self, main: WatchPlan | MainStream) -> None:
@@ -216,8 +216,8 @@ class Assembly(Generic[K]):
             parts.append(observer)
         if plan.run_timeout is not None:
             parts.append(self._timeouts)
-        if self.flight is not None:
-            parts.append(self.flight)
+        if self.recording is not None:
+            parts.append(self.recording)
         if self.divided is not None:
             parts.append(OwnedPart(self.divided, plan.clock))
         elif plan.partition is not None:
@@ -233,7 +233,7 @@ class Assembly(Generic[K]):
     def _schedule(self) -> Sink:
         """The sink of all requests for runs."""
         schedule = only_owned(self.plan.partition, self.runner.trigger_all)
-        return schedule if self.flight is None else self.flight.triggering(schedule)
+        return schedule if self.recording is None else self.recording.triggering(schedule)
 
     def subscribe(self) -> None:
         """Connect the watches with the runner: from then on their steps lead to runs, and runs know their writes."""
@@ -250,8 +250,8 @@ class Assembly(Generic[K]):
             self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner, forget)))
         if isinstance(self.plan.main, MainStream):
             self.store.when_ready(partial(self.gate.arrived, GIVEN_STREAM))
-        if self.flight is not None:
-            self.flight.unhook = self.plan.client.on_answer(self.flight.answered)
+        if self.recording is not None:
+            self.recording.unhook = self.plan.client.on_answer(self.recording.answered)
         for planned in self._taken.planned:
             self._connect(planned, self._sink_of(planned.scope.plan), partial(self.gate.arrived, planned.name))
         for kind in self.plan.reads:
@@ -311,8 +311,8 @@ class Assembly(Generic[K]):
     def connect(self, watched: Watched, subscription: OfHeads, sink: Sink, arrived: Callable[[], None]) -> None:
         """Like `Watches.connect`."""
         planned = self._serving[watched.share]
-        if self.flight is not None and planned.is_first:
-            planned.record(self.flight)
+        if self.recording is not None and planned.is_first:
+            planned.record(self.recording)
         watched.share.subscribe(subscription, sink, arrived, logger=self.logger)
 
     def start(self, watched: Watched) -> None:
@@ -355,8 +355,8 @@ class Assembly(Generic[K]):
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         scope = planned.scope
-        if self.flight is not None and planned.is_first:  # first, so that the recording has changes before their runs
-            planned.record(self.flight)
+        if self.recording is not None and planned.is_first:  # first, so that it has changes before their runs
+            planned.record(self.recording)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)
 

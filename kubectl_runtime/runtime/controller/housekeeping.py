@@ -29,7 +29,6 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from kubectl_runtime.core.base.errors import KubeError
 from kubectl_runtime.core.base.guard import GuardedLogger
@@ -41,23 +40,11 @@ from kubectl_runtime.runtime.queue.runs import Outcome, Run
 from kubectl_runtime.runtime.reconcile.invoker import SINGLY, WITHIN, readable
 
 
-class Tidied(Protocol):
-    """The reads of a controller's runs."""
-
-    @property
-    def untidy(self) -> bool:
-        """Whether watches may be left that no run reads any more."""
-
-    def tidy(self) -> None:
-        """Give them back."""
-
-
 class Housekeeping:
     """The dispatcher's tasks besides runs. For one thread at a time."""
 
-    def __init__(self, reads: Tidied, *checks: Callable[[], float | None]) -> None:
+    def __init__(self, *checks: Callable[[], float | None]) -> None:
         """`checks` are called in this order; each returns the seconds until it wants to be called again, or None."""
-        self._reads = reads
         self._checks = checks
 
     def __call__(self) -> float | None:
@@ -65,8 +52,6 @@ class Housekeeping:
 
         Raises SyncTimeoutError when the stores have not been complete in time.
         """
-        if self._reads.untidy:
-            self._reads.tidy()
         return min((wait for check in self._checks if (wait := check()) is not None), default=None)
 
 

@@ -40,7 +40,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
     ResultCallback,
 )
 from kubectl_runtime.runtime.reconcile.runner import Partition
-from kubectl_runtime.runtime.recording import FlightRecorder, WatchPlace
+from kubectl_runtime.runtime.recording import RunRecorder, WatchPlace
 from kubectl_runtime.runtime.store.indexes import IndexFunctions
 from kubectl_runtime.runtime.store.store import Store
 from kubectl_runtime.runtime.triggers.predicates import Predicate
@@ -179,12 +179,12 @@ class Planned:
     is_first: bool
     """Whether no earlier scope uses this watch."""
 
-    def record(self, flight: FlightRecorder) -> None:
-        """Have `flight` record the events of this watch."""
+    def record(self, recorder: RunRecorder) -> None:
+        """Have `recorder` record the events of this watch."""
         api, config = self.chosen.api, self.chosen.plan.config
         place = api.place
         asked = WatchPlace(list_(place).path, config.label_text or "", config.field_text or "", place.metadata_only)
-        self.share.subscribe(flight.watching(self.name, asked), lambda _: None, partial(flight.ready, self.name))
+        self.share.subscribe(recorder.watching(self.name, asked), lambda _: None, partial(recorder.ready, self.name))
 
 
 def scopes_of(*plans: WatchPlan) -> list[WatchScope]:

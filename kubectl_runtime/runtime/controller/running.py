@@ -309,8 +309,8 @@ class Running(Lifecycle, Generic[K]):
         plan, assembly = self._plan, self._assembly
         try:
             self._forget.append(RUNNING.take(plan.client, plan.name))
-            if assembly.flight is not None:
-                assembly.flight.start()
+            if assembly.recording is not None:
+                assembly.recording.start()
         except BaseException:
             assembly.release("it was not started")
             for forget in self._forget:
@@ -388,8 +388,8 @@ class Running(Lifecycle, Generic[K]):
     def _end_rest(self) -> list[StillRunning]:
         # After the runs, which may still record events, and before the program can close the client.
         self._assembly.recorder.close(min(self._shutdown.time_left(), EVENTS_SECONDS))
-        if self._assembly.flight is not None:
-            self._assembly.flight.close(self.reason or "stopped", self._shutdown.time_left())
+        if self._assembly.recording is not None:
+            self._assembly.recording.close(self.reason or "stopped", self._shutdown.time_left())
         stuck = self._stuck_runs
         join((thread for thread in self._threads.own if thread.ident not in stuck), JOIN_SECONDS)
         join(self._threads.sources, SOURCE_SECONDS)

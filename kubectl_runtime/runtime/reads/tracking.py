@@ -376,6 +376,11 @@ class Reads:
                 self._dependencies.settle(run.key, nodes or {}, good=good)
         self.tidy()
 
+    def check(self) -> None:
+        """A check of the dispatcher: `tidy` if it is time to."""
+        if self.untidy:
+            self.tidy()
+
     def tidy(self) -> None:
         """Release the watches that no object reads any more: watches of single names, of fields, and of namespaces
         outside the selection."""

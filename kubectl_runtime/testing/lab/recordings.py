@@ -1,4 +1,4 @@
-"""`Recording` reads what a flight recorder wrote (the lines are described in runtime/recording.py), and
+"""`Recording` reads what a controller with `record=` wrote (the lines are described in runtime/recording.py), and
 `Journal` keeps the writes of one run.
 
 FILE is read together with FILE.1 if both belong to one process and follow each other. A torn last line is ignored;

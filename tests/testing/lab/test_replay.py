@@ -26,7 +26,7 @@ from kubectl_runtime import (
 from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.plan import WatchPlan
-from kubectl_runtime.runtime.recording import FlightRecorder
+from kubectl_runtime.runtime.recording import RunRecorder
 from kubectl_runtime.testing import ApiServer, RecordingError, Simulation, replay
 from tests.examples.programs import environment
 
@@ -176,7 +176,7 @@ def test_a_recording_that_a_crash_cut_off_anywhere_is_replayed_as_far_as_it_goes
 def test_a_recording_over_two_files_is_one_and_the_second_alone_is_enough(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "flight"
-    monkeypatch.setitem(FlightRecorder.__init__.__kwdefaults__, "limit", 24_000)
+    monkeypatch.setitem(RunRecorder.__init__.__kwdefaults__, "limit", 24_000)
     Recorded(path).record()
     assert Path(f"{path}.1").exists()
     both = replay(path, Recorded(path).build)

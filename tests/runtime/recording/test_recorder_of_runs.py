@@ -25,7 +25,7 @@ from kubectl_runtime import (
 from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime import recording
-from kubectl_runtime.runtime.recording import FlightRecorder
+from kubectl_runtime.runtime.recording import RunRecorder
 from kubectl_runtime.testing import CRASH, ApiServer, Simulation, perturb
 
 
@@ -96,7 +96,7 @@ def test_a_controller_with_threads_writes_in_its_own_and_ends_it(tmp_path: Path)
             server.requests.wait_for(20, "patch", resource="secrets", timeout=30)
             with pytest.raises(RequestError, match="another controller records there"):
                 build(client, path, name="second").start()
-    assert not any("flight recorder" in thread.name for thread in threading.enumerate())
+    assert not any(" recorder" in thread.name for thread in threading.enumerate())
     found = lines(path)
     begun, ended = ({line["id"] for line in found if line["k"] == kind} for kind in ("run", "end"))
     assert begun == ended
@@ -131,7 +131,7 @@ def test_views_and_metadata_are_recorded_as_what_they_are(tmp_path: Path) -> Non
 
 def test_a_queue_that_is_full_loses_entries_and_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "MOST_ENTRIES", 3)
-    recorder = FlightRecorder(tmp_path / "flight", "x", SYSTEM_CLOCK)
+    recorder = RunRecorder(tmp_path / "flight", "x", SYSTEM_CLOCK)
     recorder.open()
     for _ in range(5):
         recorder.ready("maps")
@@ -146,7 +146,7 @@ def test_a_queue_that_is_full_loses_entries_and_says_where(tmp_path: Path, monke
 def test_a_disk_that_fails_ends_the_recording_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                                caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "flight"
-    recorder = FlightRecorder(path, "x", SYSTEM_CLOCK)
+    recorder = RunRecorder(path, "x", SYSTEM_CLOCK)
     recorder.open()
 
     def full(*_: object) -> int:
@@ -190,7 +190,7 @@ def test_a_place_that_is_no_file_is_refused_at_the_start_without_a_wait(tmp_path
 
 
 def test_the_child_of_a_fork_records_nothing_and_the_parent_goes_on(tmp_path: Path) -> None:
-    recorder = FlightRecorder(tmp_path / "flight", "x", SYSTEM_CLOCK)
+    recorder = RunRecorder(tmp_path / "flight", "x", SYSTEM_CLOCK)
     recorder.start()
     recorder.ready("before")
     with recorder._lock:  # as if another thread were just writing
