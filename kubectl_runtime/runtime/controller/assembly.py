@@ -66,7 +66,6 @@ from kubectl_runtime.runtime.triggers.triggers import (
     ReconcileRequest,
     Sink,
     ref_of,
-    trigger_owners,
 )
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.states import namespaces_of, pattern_of
@@ -349,9 +348,8 @@ class Assembly(Generic[K]):
     def _sink_of(self, plan: WatchPlan | StreamPlan) -> Sink:
         if plan is self.plan.main or (isinstance(plan, WatchPlan) and plan.store is not None):
             return self.inbox.sink
-        origin = name_of(plan.subscription)
         # An owner in another namespace is no mistake: children may be watched in more namespaces than owners.
-        return self.inbox.sink_of("" if origin.startswith(trigger_owners.__module__) else origin)
+        return self.inbox.sink_of("" if plan.is_owned else name_of(plan.subscription))
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         scope = planned.scope

@@ -252,7 +252,7 @@ class Controller(Generic[K]):
         count) or events. A thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first
         list. Raises RequestError while the controller runs."""
         subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
-        return self._pull(StreamPlan(stream, subscription, stop))
+        return self._pull(StreamPlan(stream, subscription, stop, is_owned=True))
 
     def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
                        stop: StopToken | None = None, on: On = "object") -> Self:

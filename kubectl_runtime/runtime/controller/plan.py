@@ -15,7 +15,7 @@ import threading
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,7 @@ class StreamPlan:
     stream: Iterable[Any]
     subscription: Subscription
     stop: StopToken | None
+    is_owned: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
