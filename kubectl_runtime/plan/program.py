@@ -26,7 +26,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
 from kubectl_runtime.crd.conversion import Conversion
 from kubectl_runtime.crd.customresource import definitions_of
 from kubectl_runtime.manager.manager import Manager
+from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.runtime.controller.controller import BoundController
 from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.watch.states import namespaces_of, places_of
@@ -198,6 +199,16 @@ _PACKAGE = str(Path(kubectl_runtime.__file__).parent)
 _LIBRARIES = tuple({os.path.realpath(path) + os.sep for path in (
     *sysconfig.get_paths().values(), *(entry for entry in sys.path if "-packages" in entry), _PACKAGE,
     "/usr/share/zoneinfo") if path})
+
+
+def named(obj: Object, place: str) -> tuple[Object, str]:
+    """The object and its place. Raises ManifestError for an object that an apply cannot name."""
+    metadata = obj.get("metadata")
+    for key, inside in (("apiVersion", obj), ("kind", obj), ("name", metadata)):
+        if not isinstance(inside, Mapping) or not isinstance(value := inside.get(key), str) or not value:
+            raise ManifestError(place, f"the object has no {'metadata.name' if inside is metadata else key}, or not as "
+                                "text")
+    return obj, place
 
 
 def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:

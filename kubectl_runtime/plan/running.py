@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -38,7 +38,6 @@ from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
-from kubectl_runtime.manifests.scalars import ManifestError
 from kubectl_runtime.plan.analysis import Observed, Run, Step, may_be_computed_from_digests, moved, plan_of
 from kubectl_runtime.plan.program import (
     OutsideRefused,
@@ -46,6 +45,7 @@ from kubectl_runtime.plan.program import (
     addresses,
     allow_all,
     error_line,
+    named,
     refused_outside,
     with_other_versions,
 )
@@ -155,7 +155,7 @@ class Rehearsal:
     def __init__(self, build: Build, snapshot: StoredSnapshot, change: list[Manifests], until: float | None,
                  outside: Callable[[], Any] | None, seed: int) -> None:
         self._build, self._snapshot = build, snapshot
-        self._changes = [_named(obj, place) for source in change for obj, place in read_objects(source)]
+        self._changes = [named(obj, place) for source in change for obj, place in read_objects(source)]
         self._until, self._outside, self._seed = until, outside, seed
         self.sim = Simulation(seed, jump=JUMP, record=False, start=snapshot.read_at)
         self.server = self.sim.serve(controllers=[name for name in CONTROLLERS
@@ -575,16 +575,6 @@ class Rehearsal:
                     versions[id(version)] = version
         for version in versions.values():
             self.observed.secrets |= secret_values(version.decode())
-
-
-def _named(obj: Object, place: str) -> tuple[Object, str]:
-    """The object and its place. Raises ManifestError for an object that an apply cannot name."""
-    metadata = obj.get("metadata")
-    for key, inside in (("apiVersion", obj), ("kind", obj), ("name", metadata)):
-        if not isinstance(inside, Mapping) or not isinstance(value := inside.get(key), str) or not value:
-            raise ManifestError(place, f"the object has no {'metadata.name' if inside is metadata else key}, or not as "
-                                "text")
-    return obj, place
 
 
 def _message(error: BaseException) -> str:
