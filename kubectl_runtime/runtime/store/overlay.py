@@ -10,6 +10,8 @@ An entry keeps what the server returned for a write of one key:
     input                        an entry is
     write                        made, unless the store has seen that version, a newer one, or the deletion; or a newer
                                  write, or a deletion of this uid, has an entry already
+    deletion                     made, unless the store has seen it; or the store or an entry has another uid, which may
+                                 be a successor (a stored version below the deletion's is none)
     event of the key             dropped by a version at least as new, for a deletion also by a deletion of that uid,
                                  and by a later object of another uid
     progress to a version        dropped, if it is not newer (a watch shows changes in the order of their versions)
@@ -63,6 +65,7 @@ from kubectl_runtime.runtime.store.indexes import IndexName, Values
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Modifier
 from kubectl_runtime.runtime.watch.event import Apply, obj_of
+from kubectl_runtime.runtime.watch.machine import is_lower
 from kubectl_runtime.runtime.watch.states import WatchApi
 
 if TYPE_CHECKING:
@@ -136,6 +139,7 @@ class Overlay:
         if version is None or (own.uid in self._deleted and version <= (number_of(self._deleted[own.uid]) or version)):
             return None
         if before is not None and self._is_older(own, version, before):
+            _inherit(before, own)
             return None
         if stored is not None and stored.uid == own.uid and (number_of(stored.resource_version) or version) >= version:
             return None
@@ -164,16 +168,16 @@ class Overlay:
         same = [(number_of(version) or 0, version, last) for uid, version, last in candidates if uid == own.uid]
         if not own.uid or (own.uid in self._deleted and not same):
             return
-        if before is not None and before.uid != own.uid and same:
-            return  # the store still has the deleted object, and a write of its successor is known
+        if before is not None and before.uid != own.uid:
+            return  # a write of another object of this name is known, which may be the successor
         for _, version, last in sorted(same, key=lambda one: one[0]):
             own.version, own.last = own.version or version, last or own.last
             if (number_of(version) or 0) > (number_of(own.version) or 0):
                 own.version = version
-        if stored is not None and stored.uid != own.uid and before is not None and before.uid == own.uid and (
-                number_of(stored.resource_version) or 0) > (number_of(own.version) or 0):
-            self._drop(key)  # the watch is ahead: it shows a successor
-            return
+        if stored is not None and stored.uid != own.uid and not is_lower(stored.resource_version, own.version):
+            if before is not None and before.uid == own.uid:
+                self._drop(key)
+            return  # the watch shows a successor, which nothing may hide, or an object of unknown age
         _inherit(own, before)
         self._put(key, own, stored)
 
@@ -258,14 +262,14 @@ class Overlay:
         return missing
 
     def listed(self, new: Mapping[Key, Record], vanished: Iterable[Record], version: str, mark: int | None) -> None:
-        """The list has replaced all stored objects. Arguments as of `lost`; `vanished`: the stored objects that the
-        list lacks."""
+        """The list has replaced all stored objects. Arguments as of `lost`; `vanished`: the stored and the written
+        objects that the list shows to be deleted."""
         covered = [(key, own) for key, own in self.entries.items()
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
             self._drop(key)
             item = new.get(key)
-            if item is None:
+            if item is None or item.uid != own.uid:
                 self._remember(own.uid, version)
             elif own.last is not None and _is_before(item, own):
                 self.unseen.append(own)
@@ -295,15 +299,15 @@ class Overlay:
                 del deleted[next(iter(deleted))]
 
 
-def _inherit(own: Own, before: Own | None) -> None:
+def _inherit(own: Own, older: Own | None) -> None:
     """Take over the states that must be delivered as deleted if a list shows that they do not exist any more."""
-    if before is None:
+    if older is None:
         return
-    own.predecessors = before.predecessors
-    if before.uid == own.uid:
-        own.last = own.last or before.last
-    elif before.last is not None:
-        own.predecessors = (*before.predecessors, before.last)
+    own.predecessors = (*own.predecessors, *older.predecessors)
+    if older.uid == own.uid:
+        own.last = own.last or older.last
+    elif older.last is not None:
+        own.predecessors = (*own.predecessors, older.last)
 
 
 def _is_before(item: Record, own: Own) -> bool:

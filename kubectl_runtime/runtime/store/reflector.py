@@ -25,6 +25,9 @@ passed on (`undelivered`).
 If the server was restored from older data, which undid a write of this process, the reflector passes on a Delete, or an
 Apply of the stored state, once the versions have passed that of the write.
 
+The last event of a name is always about the object that exists: a Delete of a predecessor that becomes known late is
+followed by an Apply of the stored object.
+
 Records go in and out; `reflector` is the form for streams of readers.
 
 `StoreWriter`: the writing half of a store. Each change is seen as a whole or not at all.
@@ -80,8 +83,10 @@ Changes = Mapping[Key, Record | None]
 class StoreObserver(Protocol):
     """Is notified of stored changes: a subscription of the watch that feeds the store."""
 
-    def deliver(self, events: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
-        """These changes were stored; `by_watch`: the caller is the thread that feeds the store."""
+    def deliver(self, changes: Sequence[Event[Record]] | Callable[[], Sequence[Event[Record]]], *,
+                by_watch: bool = False) -> None:
+        """These changes were stored, or those that the function returns once all earlier changes were delivered.
+        `by_watch`: the caller is the thread that feeds the store."""
 
     def complete(self) -> None:
         """The store holds a complete list."""
@@ -102,8 +107,16 @@ class StoreWriter(Generic[K]):
         self._observers: Observers = ()
 
     def get(self, key: Key) -> Record | None:
-        """The stored object; None when there is none. Only for the writing thread, so it needs no lock."""
-        return self.state.records.get(key)
+        """The stored object; None when there is none. Safe from any thread."""
+        with self.state.lock:
+            return self.state.records.get(key)
+
+    def deletion(self, deleted: Record) -> list[Event[Record]]:
+        """The events for an object whose deletion becomes known late. If the store has a successor, its `Apply` follows,
+        since its own may have been delivered before: the last event of a name is about the object that exists. Safe
+        from any thread."""
+        successor = self.get(deleted.key)
+        return [Delete(deleted)] if successor is None else [Delete(deleted), Apply(successor)]
 
     def records(self) -> Mapping[Key, Record]:
         """All stored objects. Only for the writing thread, and only until its next write."""
@@ -166,8 +179,9 @@ class StoreWriter(Generic[K]):
                     continue
                 old = self.records()
                 lost = state.overlay.lost(records, old, version, mark)
-                vanished = (old[key] for key, record in changes.items() if record is None)
-                state.overlay.listed(records, vanished, version, mark)
+                vanished = [before for key, record in changes.items() if (before := old.get(key)) is not None
+                            and (record is None or _other_object(before, record))]
+                state.overlay.listed(records, [*lost, *vanished], version, mark)
                 state.records, state.bytes, state.ready = records, size, True
                 problems = self._set_indexes(changes, values)
                 callbacks, state.on_ready = state.on_ready, ()
@@ -407,6 +421,8 @@ class Reflector:
         events[-1:-1] = [Apply(there[state.uid], state) for state in self._undelivered if state.uid in there]
         gone = [*lost, *(state for state in self._undelivered if state.uid not in there)]
         events[vanished:vanished] = map(Delete, gone)
+        events[-1:-1] = [Apply(new[key]) for key in {state.key for state in gone}
+                         if not everything and key in new and new[key] is old.get(key)]  # as `StoreWriter.deletion`
         self._buffer, self._suspect, self._swapped, self._undelivered = {}, False, [], ()
         return Commit(events, observers, completes=True)
 
@@ -420,13 +436,15 @@ class Reflector:
             self._writer.progressed(version)
         unseen, observers = self._writer.unseen()
         if unseen:
-            done.append(Commit([*map(self._undone, unseen)], observers))
+            done.append(Commit([event for own in unseen for event in self._undone(own)], observers))
 
-    def _undone(self, own: Own) -> Event[Record]:
-        """The event for a write that the server has undone by going back to older data."""
+    def _undone(self, own: Own) -> list[Event[Record]]:
+        """The events for a write that the server has undone by going back to older data."""
         assert own.last is not None
         stored = self._writer.get(own.last.key)
-        return Apply(stored, own.last) if stored is not None and stored.uid == own.uid else Delete(own.last)
+        if stored is not None and stored.uid == own.uid:
+            return [Apply(stored, own.last)]
+        return self._writer.deletion(own.last)
 
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,

@@ -34,6 +34,7 @@ import random
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -56,7 +57,7 @@ from kubectl_runtime.runtime.triggers.triggers import Sink, Subscriber, Subscrip
 from kubectl_runtime.runtime.watch.backoff import IDLE_PAUSE, FailureLog, WatchFailures, WatchTarget, absent
 from kubectl_runtime.runtime.watch.config import DEFAULT_CONFIG, ListSemantic, WatcherConfig
 from kubectl_runtime.runtime.watch.driver import Modifier, Verifier, WatchDriver, modifier_of, reader_of, validated
-from kubectl_runtime.runtime.watch.event import INIT_DONE, Apply, Delete, Event, Failed, Init
+from kubectl_runtime.runtime.watch.event import INIT_DONE, Apply, Event, Failed, Init
 from kubectl_runtime.runtime.watch.states import (
     Listed,
     Listing,
@@ -107,7 +108,7 @@ class WatchedWrites:
         unseen, observers = self._writer.wrote(write.ref.key, own)
         if unseen is not None:
             for observer in observers:
-                observer.deliver([Delete(unseen)])
+                observer.deliver(partial(self._writer.deletion, unseen))
 
 
 log = guarded_logger(__name__)

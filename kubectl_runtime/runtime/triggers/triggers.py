@@ -314,6 +314,19 @@ LOOK_SECONDS = 0.1
 """Seconds between two checks of the stop token by a waiting thread."""
 
 
+Changes: TypeAlias = Sequence[Event[Record]] | Callable[[], Sequence[Event[Record]]]
+"""Changes, or a function that returns them as they are once all earlier changes have been delivered. It must be quick,
+and calls no user code."""
+
+
+def _now(changes: Changes) -> Sequence[Event[Record]]:
+    return changes() if callable(changes) else changes
+
+
+def _count(changes: Changes) -> int:
+    return 1 if callable(changes) else len(changes)
+
+
 class Subscriber:
     """Delivers the events of a watch to one subscription, in order. Safe to use from any thread."""
 
@@ -333,7 +346,7 @@ class Subscriber:
         self._guard = Guard(self._name, self._log, clock)
         self._sink_guard = Guard(f"the sink of {self._name}", self._log, clock)
         self._turn = threading.Condition()
-        self._queue: deque[Sequence[Event[Record]]] = deque()
+        self._queue: deque[Changes] = deque()
         self._waiting = 0
         """Changes in the queue."""
         self._backlog_logged = False
@@ -352,7 +365,7 @@ class Subscriber:
         """Deliver `changes`, then what has arrived since the subscriber was made. To be called exactly once."""
         self._work(changes)
 
-    def deliver(self, changes: Sequence[Event[Record]], *, by_watch: bool = False) -> None:
+    def deliver(self, changes: Changes, *, by_watch: bool = False) -> None:
         """Pass `changes` through the subscription, after all earlier changes. `by_watch`: this is the watch's thread,
         which takes over from another delivering thread after waiting for the call in progress."""
         with self._turn:
@@ -364,12 +377,13 @@ class Subscriber:
             self._log.warning("%s is slower than the changes: %d of them wait until it has received the objects that "
                               "were stored when it subscribed", self._name, waiting)
 
-    def _taken(self, changes: Sequence[Event[Record]], by_watch: bool) -> Sequence[Event[Record]] | None:
+    def _taken(self, changes: Changes, by_watch: bool) -> Sequence[Event[Record]] | None:
         """The changes that the calling thread has to deliver first; None when another thread delivers, or none are
         left."""
-        if not self._is_idle:
+        if not self._is_idle or self._queue:  # idle with a queue: an interrupted thread has left it
             self._queue.append(changes)
-            self._waiting += len(changes)
+            self._waiting += _count(changes)
+        if not self._is_idle:
             if not by_watch or self._is_beginning or self._worker == threading.get_ident():
                 return None
             self._is_wanted = True
@@ -378,13 +392,8 @@ class Subscriber:
             self._is_wanted = False
             if self._worker is not None or not self._queue:
                 return None
-            changes = self._next()
-        elif self._queue:  # left over by an interrupted thread
-            self._queue.append(changes)
-            self._waiting += len(changes)
-            changes = self._next()
         self._worker, self._is_beginning = threading.get_ident(), True
-        return changes
+        return self._next() if self._queue else _now(changes)
 
     def complete(self) -> None:
         """A complete list was delivered."""
@@ -423,8 +432,8 @@ class Subscriber:
 
     def _next(self) -> Sequence[Event[Record]]:
         changes = self._queue.popleft()
-        self._waiting -= len(changes)
-        return changes
+        self._waiting -= _count(changes)
+        return _now(changes)
 
     def _pass(self, changes: Sequence[Event[Record]]) -> None:
         requests: list[ReconcileRequest] = []

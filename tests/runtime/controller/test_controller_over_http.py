@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.controller.running import Running
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
+from kubectl_runtime.runtime.triggers.shared_watches import WatchedWrites
 from kubectl_runtime.runtime.watch.backoff import WatchBackoff
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 from kubectl_runtime.testing.simulation import Simulation
@@ -278,3 +280,36 @@ def test_in_simulation_with_the_servers_faults_the_controller_ends_in_the_right_
     story.controller.begin_stop()
     story.sim.settle(60)
     assert story.controller.has_ended
+
+
+@pytest.mark.parametrize("late", ["the deletion", "the first write"])
+def test_a_write_that_is_reported_after_its_object_was_replaced_loses_no_run(
+        monkeypatch: pytest.MonkeyPatch, late: str) -> None:
+    """A thread may be interrupted between the server's answer and its report to the stores."""
+    held: list[Callable[[], None]] = []
+    report, holds = WatchedWrites._was_written, False
+    monkeypatch.setattr(WatchedWrites, "_was_written", lambda writes, write: (
+        held.append(partial(report, writes, write)) if holds else report(writes, write)))
+    story = SimulatedStory(1)
+    maps = Api.namespaced(story.client, ConfigMap, "default")
+    if late == "the deletion":
+        write(story.client, "p", "1")
+    story.copier.failures = 0.0
+    story.sim.run_until(lambda: story.controller.is_ready, limit=100)
+    story.sim.settle(10)
+    story.server.drop_connections()
+    holds = True
+    if late == "the first write":
+        write(story.client, "p", "1")
+        holds = False
+    maps.delete("p")
+    holds = False
+    write(story.client, "p", "2")
+    story.server.expire_history()
+    second, store = maps.get("p"), story.controller.store
+    story.sim.run_until(lambda: (found := store.as_watched(second.ref)) is not None and found.uid == second.uid)
+    for reported in held:
+        reported()
+    story.sim.settle(100)
+    assert held
+    assert copies_agree(story.client)

@@ -4,6 +4,8 @@ from __future__ import annotations
 import json
 import random
 import tracemalloc
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -458,6 +460,49 @@ def test_a_deletion_that_is_told_after_a_list_has_shown_it_leaves_nothing_behind
     assert (world.read("a"), world.pending) == (None, 0)
 
 
+@pytest.mark.parametrize(("known", "second"), [("stored", "9"), ("written", "9"), ("unknown", "9"), ("stored", "x")])
+def test_a_deletion_that_is_told_after_a_list_has_shown_a_successor_does_not_hide_it(known: str, second: str) -> None:
+    world, first = World(), thing("a", 3, uid="first")
+    world.list(5, *([first] if known == "stored" else []))
+    if known == "written":
+        world.write(thing("a", 6, uid="first"), "create")
+    successor = thing("a", second, uid="second")
+    world.list(9, successor)
+    world.delete("a", "first")
+    assert (world.read(), world.pending) == (second, 0)
+    assert world.write(thing("a", 4, uid="first")) is None or known == "unknown"  # else its deletion was delivered
+
+
+def test_a_deletion_that_is_told_late_does_not_hide_what_this_process_wrote_since() -> None:
+    world = World()
+    world.list(5)
+    world.write(thing("a", 8, uid="second"), "create")
+    world.delete("a", "first")
+    assert world.read() == "8"
+
+
+def test_the_last_event_is_about_the_object_that_exists(world: World) -> None:
+    """A predecessor of which a write becomes known late, one that an old list lacks, one that the server has undone."""
+    second, first = thing("late", 9, uid="second"), thing("late", 7, uid="first")
+    world.list(9, second, thing("a", 3))
+    unseen = world.write(first, "create")
+    assert unseen is first and world.writer.deletion(first) == [Delete(first), Apply(second)]
+
+    world = World()
+    world.list(5)
+    first, second = thing("a", 7, uid="first"), thing("a", 8, uid="second")
+    world.write(first, "create")
+    world.write(thing("a", 10, uid="second"))
+    world.events(8, Apply(second))
+    assert world.list(9, second, mark=-1) == [Delete(first), Apply(second), INIT_DONE]
+
+    world = World()
+    stored, undone, other = thing("a", 3), thing("a", 7, uid="other"), thing("b", 9)
+    world.list(5, stored)
+    world.write(undone)
+    assert world.events(9, Apply(other)) == [Apply(other), Delete(undone), Apply(stored)]
+
+
 # Writes that no watch selects
 
 @pytest.mark.parametrize("config", [
@@ -505,7 +550,8 @@ def test_an_object_outside_the_selection_is_hidden_from_the_moment_the_watch_sho
     assert world.pending == 0
 
 
-# Against a model: one server, one watch that lags, this client and somebody else
+# Against a model: one server, one watch that lags, this client, whose threads report their writes late and in any
+# order, and somebody else
 
 NAMES = ("a", "b")
 OWN = st.tuples(st.sampled_from(["create", "update", "relabel", "delete", "dry run"]), st.sampled_from(NAMES))
@@ -514,13 +560,13 @@ WORLD = st.lists(st.one_of(
     st.tuples(st.just("other update"), st.sampled_from(NAMES)), st.tuples(st.just("watch"), st.just("")),
     st.tuples(st.just("gap"), st.just("")), st.tuples(st.just("list begins"), st.just("")),
     st.tuples(st.just("list served"), st.just("")), st.tuples(st.just("list done"), st.just("")),
-    st.tuples(st.just("bookmark"), st.just(""))), max_size=60)
+    st.tuples(st.just("bookmark"), st.just("")), st.tuples(st.just("report"), st.just(""))), max_size=60)
 
 
 class Server:
     """Objects with versions, their history, and a watch of those labelled app=web."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, late: bool) -> None:
         self.world = World(WatcherConfig(label_selector="app=web"))
         self.version = 10
         self.objects: dict[str, Record] = {}
@@ -533,6 +579,11 @@ class Server:
         self.written: set[str] = set()
         self.told: list[Event[Record]] = []
         self.last: dict[str, list[tuple[int, Record | None]]] = {name: [(0, None)] for name in NAMES}
+        self.watched = 10
+        """What the watch has shown, as a version."""
+        self.late = late
+        """Whether writes are answered, and reported only later."""
+        self.unreported: list[Callable[[], None]] = []
         self.world.list(10)
 
     def put(self, name: str, labels: dict[str, str]) -> Record:
@@ -561,13 +612,11 @@ class Server:
         if what in ("create", "update") or (what == "relabel" and name in self.objects):
             self.own(self.put(name, {"app": "db"} if what == "relabel" else labels))
         elif what == "delete":
-            shown, now = self.world.store.get(name, "default"), self.objects.get(name)
-            if now is None or (now.uid not in self.written and (shown is None or shown.uid != now.uid)):
-                return  # of an object that this process never knew, too little is known
             old = self.remove(name)
             if old is not None:
-                self.world.delete(name, old.uid)
-                self.floor[name] = self.version
+                self.report(partial(self.own_deletion, name, old.uid, self.version))
+        elif what == "report" and self.unreported:
+            self.unreported.pop(rng.randrange(len(self.unreported)))()
         elif what == "other delete":
             self.remove(name)
         elif what == "other update":
@@ -577,8 +626,10 @@ class Server:
         elif what == "watch" and self.queue and self.begun is None:
             count = rng.randint(1, len(self.queue))
             batch, self.queue = self.queue[:count], self.queue[count:]
+            self.watched = batch[-1][0]
             self.told += self.world.events(batch[-1][0], *(event for _, event in batch))
         elif what == "bookmark" and not self.queue and self.begun is None:
+            self.watched = self.version
             self.world.writer.progressed(str(self.version))
         elif what in ("gap", "list begins") and self.begun is None:
             self.queue.clear()  # the history is lost
@@ -591,25 +642,42 @@ class Server:
             self.served = self.version, [record for record in self.objects.values() if _is_web(record)]
         elif what == "list done" and self.served is not None:
             version, records = self.served
+            self.watched = version
             self.told += self.world.list(version, *records, mark=self.begun)
             self.begun = self.served = None
         if self.begun is not None and self.served is None:
             self.queue.clear()  # nothing can be watched before the list
 
+    def report(self, reported: Callable[[], None]) -> None:
+        if self.late:
+            self.unreported.append(reported)
+        else:
+            reported()
+
     def own(self, record: Record) -> None:
+        self.report(partial(self.own_write, record, self.version))
+
+    def own_write(self, record: Record, version: int) -> None:
         self.written.add(record.uid)
         unseen = self.world.write(record)
         if unseen is not None:
-            self.told.append(Delete(unseen))
-        self.floor[record.name] = self.version
+            self.told += self.world.writer.deletion(unseen)
+        self.floor[record.name] = max(version, self.floor[record.name])
         if _is_web(record):
             self.made[record.uid] = record
+
+    def own_deletion(self, name: str, uid: str, version: int) -> None:
+        shown = self.world.store.get(name, "default")
+        if uid in self.written or (shown is not None and shown.uid == uid):  # else too little is known
+            self.floor[name] = max(version, self.floor[name])
+        self.world.delete(name, uid)
 
     def check(self) -> None:
         for name in NAMES:
             shown = self.world.store.get(name, "default")
+            watched = max(version for version, _ in self.last[name] if version <= self.watched)
             known = [record if record is not None and _is_web(record) else None
-                     for version, record in self.last[name] if version >= self.floor[name]]
+                     for version, record in self.last[name] if version >= max(watched, self.floor[name])]
             allowed = [None if record is None else record.resource_version for record in known]
             assert (None if shown is None else shown.resource_version) in allowed
         assert len(self.world.store) == len(self.world.store.list())
@@ -620,20 +688,28 @@ def _is_web(record: Record) -> bool:
 
 
 @settings(max_examples=examples(3000), deadline=None)
-@given(WORLD, st.integers(0, 1000))
-def test_no_read_is_older_than_the_last_own_write_and_no_deletion_is_lost(
-        world: list[tuple[str, str]], seed: int) -> None:
-    server, rng = Server(), random.Random(seed)
-    for what, name in world:
+@given(WORLD, st.integers(0, 1000), st.booleans(), st.booleans())
+def test_no_read_is_older_than_the_last_own_write_or_the_watch_and_no_deletion_is_lost(
+        world: list[tuple[str, str]], seed: int, late: bool, reported_at_the_end: bool) -> None:
+    server, rng = Server(late=late), random.Random(seed)
+    reports = [("report", "")] * len(world)
+    lists = [(what, "") for what in ("list begins", "list served", "list done") * 2]  # the first may be under way
+    for what, name in [*world, *(lists + reports if reported_at_the_end else reports + lists)]:
         server.act(what, name, rng)
         server.check()
-    for what in ("list begins", "list served", "list done") * 2:  # the first may have been under way
-        server.act(what, "", rng)
-        server.check()
-    assert server.world.pending == 0
+    for name in NAMES:
+        about = [event for event in server.told if isinstance(event, Apply | Delete) and event.obj.name == name]
+        last = about[-1] if about else None
+        now = server.objects.get(name)
+        assert isinstance(last, Apply) == (now is not None and _is_web(now)), (last, now)
+        assert now is None or not isinstance(last, Apply) or last.obj.uid == now.uid
     gone = {event.obj.uid for event in server.told if isinstance(event, Delete)}
     alive = {record.uid for record in server.objects.values() if _is_web(record)}
     assert set(server.made) <= gone | alive
+    for what, name in lists:
+        server.act(what, name, rng)
+        server.check()
+    assert server.world.pending == 0
 
 
 def test_what_cannot_be_decoded_is_not_shown(world: World) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action
-from kubectl_runtime.runtime.triggers.triggers import CHUNK, ReconcileRequest, Subscriber
-from kubectl_runtime.runtime.watch.event import Apply, Event
+from kubectl_runtime.runtime.store.reflector import StoreWriter
+from kubectl_runtime.runtime.triggers.triggers import CHUNK, OfHeads, ReconcileRequest, Subscriber
+from kubectl_runtime.runtime.watch.driver import reader_of
+from kubectl_runtime.runtime.watch.event import Apply, Delete, Event
 from kubectl_runtime.testing import eventually
 from tests.runtime.scripted_cluster import Child, Cluster, Parent
 
@@ -139,3 +142,37 @@ def test_a_controller_whose_further_mapper_is_interrupted_ends(cluster: Cluster)
         assert not running.is_ready
         assert isinstance(running.error, KeyboardInterrupt)
         running.stop()
+
+
+@pytest.mark.parametrize("successor", ["there before", "coming", "gone again", "never"])
+def test_a_deletion_that_becomes_known_late_is_never_the_last_word_on_a_successor(successor: str) -> None:
+    """It waits until another thread has delivered; what the store has changes in the meantime."""
+    cluster, got = Cluster(), list[tuple[str, str]]()
+    writer = StoreWriter(Parent.api_resource, reader_of(Parent))
+    busy, first = cluster.put(Parent, "busy"), cluster.put(Parent, "p")
+    cluster.delete(Parent, "p")
+    second = cluster.put(Parent, "p")
+
+    def commits(record: Record | None) -> None:
+        writer.commit({second.key: record})
+        subscriber.deliver([Delete(second) if record is None else Apply(record)])
+
+    def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
+        if event.obj is busy:
+            if successor == "there before":
+                commits(second)
+            subscriber.deliver(partial(writer.deletion, first))
+            if successor in ("coming", "gone again"):
+                commits(second)
+            if successor == "gone again":
+                commits(None)
+        else:
+            got.append((type(event).__name__, event.obj.uid))
+        return ()
+
+    subscriber = Subscriber(OfHeads(requests), lambda _: None, lambda record: record, SYSTEM_CLOCK, StopToken(),
+                            lambda: None)
+    subscriber.begin([Apply(busy)])
+    assert ("Delete", first.uid) in got
+    assert got[-1] == {"there before": ("Apply", second.uid), "coming": ("Apply", second.uid),
+                       "gone again": ("Delete", second.uid), "never": ("Delete", first.uid)}[successor]
