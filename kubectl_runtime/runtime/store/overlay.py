@@ -269,9 +269,11 @@ class Overlay:
         for key, own in covered:
             self._drop(key)
             item = new.get(key)
+            if own.last is None:  # no deletion was delivered: a write that is reported later has it delivered
+                continue
             if item is None or item.uid != own.uid:
                 self._remember(own.uid, version)
-            elif own.last is not None and _is_before(item, own):
+            elif _is_before(item, own):
                 self.unseen.append(own)
         for key, own in self.entries.items():
             self._see(key, own, new.get(key))

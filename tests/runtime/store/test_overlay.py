@@ -473,6 +473,18 @@ def test_a_deletion_that_is_told_after_a_list_has_shown_a_successor_does_not_hid
     assert world.write(thing("a", 4, uid="first")) is None or known == "unknown"  # else its deletion was delivered
 
 
+def test_a_write_that_is_told_after_its_objects_deletion_was_has_the_deletion_delivered(world: World) -> None:
+    world.delete("child", "uid-child")
+    assert world.list(9, thing("a", 3)) == [INIT_DONE]  # nothing was known of the object
+    child = thing("child", 7)
+    assert world.write(child, "create") is child
+    assert world.write(child) is None
+    world.delete("other", "uid-other")
+    other = thing("other", 10)
+    assert world.write(other, "create") is None
+    assert world.list(12, thing("a", 3)) == [Delete(other), INIT_DONE]
+
+
 def test_a_deletion_that_is_told_late_does_not_hide_what_this_process_wrote_since() -> None:
     world = World()
     world.list(5)

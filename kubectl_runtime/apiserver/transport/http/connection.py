@@ -95,9 +95,9 @@ class Reaper:
     def _run(self) -> None:
         while not self._stopped:
             with self._lock:
-                watched = list(self._sockets)
+                watched = dict(self._sockets)
             try:
-                found = _readable(self._wake_out, watched)
+                found = _readable(self._wake_out, [*watched])
             except OSError:  # a connection was closed at the same time: `forget` was or will be called for it
                 found = []
             for descriptor in found:
@@ -105,10 +105,12 @@ class Reaper:
                     with contextlib.suppress(OSError):
                         self._wake_out.recv(4096)
                     continue
-                with self._lock:
-                    gone = self._sockets.pop(descriptor, None)
-                if gone is not None:
-                    gone()
+                with self._lock:  # the number may belong to another connection by now
+                    gone = self._sockets.get(descriptor)
+                    if gone is None or gone is not watched[descriptor]:
+                        continue
+                    del self._sockets[descriptor]
+                gone()
 
 
 log = guarded_logger(__name__)
@@ -325,8 +327,8 @@ class Connection:
         finally:
             service.reaper.forget(self._socket)
             stream.close()
-        if not self._chunks:
-            raise Drop  # without chunks only the end of the connection marks the end of the stream
+        if self._gone or not self._chunks:
+            raise Drop  # without the last chunk only the end of the connection marks the end of the stream
 
     def _converse(self, exchange: Exchange, request: HttpRequest, response: HttpResponse, session: Session,
                   reader: Reader) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import socket
 import threading
 import time
 
@@ -142,6 +144,49 @@ def test_a_watch_whose_client_goes_away_frees_its_thread_though_nothing_happens(
         assert peer.file.readline().startswith(b"HTTP/1.1 200")
         assert len(connection_threads(server)) == 1
     until(lambda: not connection_threads(server))
+
+
+def test_the_end_of_a_connection_is_not_taken_for_that_of_another_one_with_its_number(monkeypatch):
+    """A new connection may get the number of one that has ended before the poll returns."""
+    gone, again = [], threading.Event()
+    (ours, peer), (later, its_peer) = socket.socketpair(), socket.socketpair()
+    poll = connection._readable
+
+    def then_reused(wake, watched):
+        if peer.fileno() >= 0:
+            return poll(wake, watched)
+        if "reused" in gone:
+            again.set()
+            return poll(wake, watched)
+        found = poll(wake, watched)
+        if ours.fileno() in found:
+            reaper.forget(ours)
+            os.dup2(later.fileno(), ours.fileno())
+            reaper.watch(ours, lambda: gone.append("later"))
+            gone.append("reused")
+        return found
+
+    monkeypatch.setattr(connection, "_readable", then_reused)
+    reaper = connection.Reaper("reaper of a test")
+    reaper.watch(ours, lambda: gone.append("first"))
+    peer.close()
+    assert again.wait(10)
+    assert gone == ["reused"]
+    its_peer.close()
+    until(lambda: gone == ["reused", "later"])
+    reaper.stop()
+    ours.close()
+    later.close()
+
+
+def test_a_watch_that_breaks_off_ends_its_connection(server):
+    """Without the last chunk its client would wait for the next event."""
+    with Peer(server) as peer:
+        peer.send(f"GET {CONFIG_MAPS}?watch=true HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert peer.file.readline().startswith(b"HTTP/1.1 200")
+        (served,) = server._listener._connections
+        served._client_gone()
+        assert not peer.rest().endswith(b"0\r\n\r\n")
 
 
 def test_stopping_ends_watches_in_good_order_and_joins_every_thread():
