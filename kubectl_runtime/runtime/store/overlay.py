@@ -138,15 +138,19 @@ class Overlay:
         version = number_of(own.version)
         if version is None or (own.uid in self._deleted and version <= (number_of(self._deleted[own.uid]) or version)):
             return None
-        if before is not None and self._is_older(own, version, before):
+        shown = number_of(self.shown) or 0
+        if before is not None and self._is_older(own, version, before) and (
+                version > shown or (before.uid == own.uid and not before.gone)):
             _inherit(before, own)
             return None
         if stored is not None and stored.uid == own.uid and (number_of(stored.resource_version) or version) >= version:
             return None
-        if version <= (number_of(self.shown) or 0):
+        if version <= shown:
             unseen = own.last is not None and (stored is None or stored.uid != own.uid)
             if unseen:
                 self._remember(own.uid, own.version)
+                if before is not None and before.uid == own.uid:
+                    self._drop(key)
             return own.last if unseen else None
         _inherit(own, before)
         self._put(key, own, stored)

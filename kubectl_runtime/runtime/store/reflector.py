@@ -112,9 +112,9 @@ class StoreWriter(Generic[K]):
             return self.state.records.get(key)
 
     def deletion(self, deleted: Record) -> list[Event[Record]]:
-        """The events for an object whose deletion becomes known late. If the store has a successor, its `Apply` follows,
-        since its own may have been delivered before: the last event of a name is about the object that exists. Safe
-        from any thread."""
+        """The events for an object whose deletion becomes known late. If the store has a successor, an `Apply` of it
+        follows, since its own may have been delivered before: the last event of a name is about the object that exists.
+        Safe from any thread."""
         successor = self.get(deleted.key)
         return [Delete(deleted)] if successor is None else [Delete(deleted), Apply(successor)]
 

@@ -104,7 +104,22 @@ def copies_agree(client: Client) -> bool:
     return parents == children
 
 
-def until(done: Callable[[], bool]) -> None:
+def state_of(running: Running[ConfigMap], client: Client) -> str:
+    """What tells the cause of a failure."""
+    api: list[Api[Any]] = [Api.namespaced(client, kind, "default") for kind in (ConfigMap, Secret)]
+    lines = [f"on the server: {obj.ref} {obj.uid} {obj.resource_version} {[one.uid for one in obj.owner_references]} "
+             f"{dict(obj.data)}" for each in api for obj in each.list()]
+    for name, watch in running.assembly.watches.items():
+        lines += [f"{name}: {watch.state}, shown up to {watch.stored.overlay.shown}"]
+        lines += [f"  stored: {record.ref} {record.uid} {record.resource_version}"
+                  for record in watch.stored.records.values()]
+        lines += [f"  written: {key} {own.uid} {own.version} {'gone' if own.gone else ''}"
+                  for key, own in watch.stored.overlay.entries.items()]
+    return "\n".join(["", *lines, f"the queue: {running.assembly.runner.look(50)}"])
+
+
+def until(done: Callable[[], bool], state: Callable[[], str] = str) -> None:
+    """`state` returns what the failure shows besides."""
     deadline, pause = time.monotonic() + PATIENCE, threading.Event()
     while True:
         try:
@@ -112,7 +127,7 @@ def until(done: Callable[[], bool]) -> None:
                 return
         except KubeError:  # the server may be away just now
             pass
-        assert time.monotonic() < deadline, "the controller did not come to the right state"
+        assert time.monotonic() < deadline, f"the controller did not come to the right state{state()}"
         pause.wait(0.05)
 
 
@@ -135,7 +150,7 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 def settle_and_stop(running: Running[ConfigMap], client: Client, copier: Copier) -> None:
     copier.failures = 0.0
-    until(lambda: copies_agree(client))
+    until(lambda: copies_agree(client), lambda: state_of(running, client))
     assert running.error is None
     assert running.stop() == []
     assert copier.overlaps == []
