@@ -90,7 +90,6 @@ _is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(| [^\r\n]*)").fullmatch
 _is_length = re.compile(r"\s*([0-9]{1,18})\s*(?:,\s*\1\s*)*", re.ASCII).fullmatch
 """Headers whose repetition may arrive as a list."""
 _TRANSFER_CODINGS = frozenset(("", "identity", "chunked", "chunked, chunked"))
-_LINES = re.compile(r"^([^\s:][^:\r\n]*):[ \t]*([^\r\n]*)\r\n", re.MULTILINE)
 
 _WITHOUT_CONTENT = frozenset((HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED))
 
@@ -153,7 +152,7 @@ def answer_head(file: Any) -> Head | None:
     status, reason, lines, end = parsed
     headers = HTTPHeaderDict()
     for name, value in lines:
-        headers.add(name, value.rstrip(" \t"))
+        headers.add(name, value)
     file.read(end)
     return status, reason, headers
 
@@ -164,11 +163,17 @@ def _parsed(data: bytes) -> tuple[int, str, list[tuple[str, str]], int] | None:
     end = data.find(b"\r\n\r\n")
     if end < 0:
         return None
-    first, _, rest = data[:end + 2].decode("latin-1").partition("\r\n")
+    head = data[:end].decode("latin-1")
+    first, *rest = head.split("\r\n")
     status = _is_status(first)
-    lines: list[tuple[str, str]] = _LINES.findall(rest)
-    if status is None or not len(lines) == rest.count("\n") < _MOST_LINES:
+    if status is None or not head.count("\n") == head.count("\r") == len(rest) < _MOST_LINES:
         return None
+    lines = []
+    for line in rest:
+        name, colon, value = line.partition(":")
+        if not (name and colon) or name[0].isspace():
+            return None
+        lines.append((name, value.strip(" \t")))
     return int(status[1]), status[2].strip(), lines, end + 4
 
 
@@ -180,7 +185,7 @@ class AnswerHeaders(Mapping[str, str]):
 
     def __init__(self, lines: list[tuple[str, str]]) -> None:
         self._lines = lines
-        self._values = {name.lower(): value.rstrip(" \t") for name, value in lines}
+        self._values = {name.lower(): value for name, value in lines}
 
     @property
     def names(self) -> KeysView[str]:
@@ -284,17 +289,18 @@ _CUT_OFF = (*ENDED, ConnectionError)
 """Exceptions of a handshake whose connection ends."""
 _FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
-                       r"(?:[A-Za-z0-9-]+: [^\r\n\0]*\r\n)+\r\n").fullmatch
+                       r"(?:[A-Za-z0-9-]+: [^\r\n\0]*+\r\n)++\r\n").fullmatch
 
 
 def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -> SecretBytes | None:
     """The head of a request as http.client would send it; None if http.client has to complete or refuse the head."""
     if "User-Agent" not in headers or "Accept-Encoding" not in headers:
         return None
+    lines = []
     for name, value in headers.items():
         if not isinstance(value, str) or name.lower() in _FRAMING:
             return None
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        lines.append(f"{name}: {value}\r\n")
     head = f"{method} {url} HTTP/1.1\r\nHost: {host}\r\n{''.join(lines)}\r\n"
     # A line break within a name or value would make one more line, which looks as valid as the others.
     if not _is_usual(head) or head.count("\n") != len(lines) + 3:

@@ -10,7 +10,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from http.client import BadStatusLine, HTTPException, RemoteDisconnected
+from http.client import BadStatusLine, HTTPException, HTTPResponse, RemoteDisconnected
 from typing import Any
 
 import pytest
@@ -32,7 +32,7 @@ from kubectl_runtime import (
 from kubectl_runtime.client.http.middleware import Call
 from kubectl_runtime.client.http.retry import UnexpectedAnswer
 from kubectl_runtime.client.wire import streams
-from kubectl_runtime.client.wire.connections import ApiConnection, QuickResponse
+from kubectl_runtime.client.wire.connections import ApiConnection, QuickResponse, whole_answer
 from kubectl_runtime.client.wire.streams import PIECE, Content, FramingError, Gunzip, raw_file, read_body
 from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
 from kubectl_runtime.core.requests.request import Request, Retry
@@ -211,6 +211,22 @@ def test_a_call_gets_the_same_answer_however_it_arrives(sent: Sent) -> None:
     assert (status, body) == (200, sent.content)
     at_once = Sent(sent.content, sent.head, sent.body, [len(sent.head) + len(sent.body)])
     assert call_of(at_once) == (status, headers, body)
+
+
+@pytest.mark.parametrize("line", [
+    "X: a", "x:b ", "X:\t b: c \t", "X:", "X: \x85a", ": c", " folded: d", "\tf: g", "\x0bf: g", "\x85f: g", "X: a\rb",
+    "X: a\nY: b", "X\r: a", "no colon", "", "Content-Length: 3", "Content-Length: 2"])
+@pytest.mark.parametrize("before", [True, False])
+def test_an_answer_is_taken_at_once_only_if_the_standard_library_reads_the_same(line: str, before: bool) -> None:
+    lines = [line, "Content-Length: 2"] if before else ["Content-Length: 2", line]
+    data = "\r\n".join(["HTTP/1.1 200 OK", *lines, "", "{}"]).encode("latin-1")
+    read: Any = HTTPResponse(Line(Sent(b"{}", data, b"", [1])))  # type: ignore[arg-type]
+    read.begin()
+    headers = [(name, value.strip(" \t")) for name, value in read.headers.raw_items()]
+    taken = whole_answer(data)
+    assert (taken is not None) == (line[:1] in ("X", "x") and not set(line) & {"\r", "\n"})
+    if taken is not None:
+        assert (taken[0], list(taken[1].items()), taken[2]) == (read.status, headers, read.read())
 
 
 @pytest.mark.parametrize("lines", [
