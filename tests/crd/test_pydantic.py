@@ -21,6 +21,9 @@ from kubectl_runtime.core.base.errors import ApiError, RequestError
 from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.core.meta.quantities import Quantity
+from kubectl_runtime.core.requests import request as build
+from kubectl_runtime.core.requests.params import PatchParams
+from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.crd.marks import FieldSchema, ListType, Rule, rules
 from kubectl_runtime.crd.schema import schema_of
@@ -453,6 +456,29 @@ def test_errors_name_the_place_and_never_the_value() -> None:
     with pytest.raises(RequestError, match=r"\$\.spec: a Nested has a value") as refused:
         new.to_dict()
     assert "geheim" not in str(refused.value)
+
+
+class Ratios(BaseModel):
+    one: float = 0.0
+    some: list[float] = []
+    named: dict[str, float] = {}
+
+
+class Rated(CustomResource, group="models.example.com", version="v1", kind="Rated"):
+    spec: Ratios
+
+
+@pytest.mark.parametrize(("spec", "path"), [
+    (Ratios(one=float("nan")), r"\$\.spec\.one is nan"), (Ratios(some=[0, float("inf")]), r"\.some\[1\] is inf"),
+    (Ratios(named={"a": float("-inf")}), r"\$\.spec\.named\.a is -inf")])
+def test_numbers_that_json_cannot_carry_are_refused_before_anything_is_sent(spec: Ratios, path: str) -> None:
+    place = Place(Rated.api_resource, "ns")
+    new, received = Rated(name="a", spec=spec), Rated.from_dict({"metadata": {"name": "a"}, "spec": {}})
+    received.spec = spec
+    for made in (new.to_bytes, received.to_bytes, lambda: build.create(place, new),
+                 lambda: build.apply(place, received, PatchParams.apply("m"))):
+        with pytest.raises(RequestError, match=path):
+            made()
 
 
 def test_computed_fields_and_defaults_are_not_sent_where_they_should_not_be() -> None:

@@ -19,7 +19,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -49,7 +49,7 @@ from kubectl_runtime.core.base.wire import (
 )
 
 
-class Omit(Enum):
+class Omit(StrEnum):
     """Which fields of records `to_plain` leaves out, in addition to those that are None or unset."""
 
     NOTHING = "nothing"
@@ -119,7 +119,7 @@ def _to_plain(value: Any, declared: DeclaredType, layouts: _Layouts, place: _Pla
             misfit(f"a {kind.__name__}", declared, _told(place))
         return (_items_to_plain if only is None else _parts_of_items)(value, declared, layouts, place, only)
     if is_model(kind):
-        return _of_model(value, place, layouts.omit)
+        return _to_plain(_of_model(value, place, layouts.omit), declared_type(Any), layouts, place)
     return _leaf(value, declared, place)
 
 

@@ -298,10 +298,12 @@ def _same(parts: T) -> T:
     return parts
 
 
-def encode_plain(content: Any) -> bytes:
-    """`content` as JSON. Raises RequestError for values that JSON cannot carry."""
+def encode_plain(content: Any, *, checked: bool = False) -> bytes:
+    """`content` as JSON. Raises RequestError for values that JSON cannot carry. `checked`: `to_plain` made it, which
+    has refused such values."""
     try:
-        _check(content, "$")
+        if not checked:
+            _check(content, "$")
         return msgspec.json.encode(content, enc_hook=_known_here)
     except RequestError as error:
         raise RequestError(f"not a JSON value: {error}") from None

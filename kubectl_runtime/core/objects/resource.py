@@ -496,7 +496,7 @@ class Resource(Identity, Declaring):
 
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""
-        return encode_plain(self.to_dict())
+        return encode_plain(self.to_dict(), checked=self.made_of is not None)
 
     def validate(self) -> None:
         """Decode all that the class declares, now. Raises DecodeError for the first value that does not fit."""

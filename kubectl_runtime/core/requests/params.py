@@ -572,6 +572,12 @@ def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
                        "pass a resource object, a dict, or a model of the official client")
 
 
+def is_checked(body: Any) -> bool:
+    """Whether `plain_body` has refused all values that JSON cannot carry, as it does for an object that this program
+    created."""
+    return isinstance(body, Resource) and body.made_of is not None
+
+
 def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> dict[str, Any]:
     """`body` as an object of `resource`. Raises RequestError when it has another kind."""
     _check_model(body, resource)

@@ -369,7 +369,8 @@ def create(place: Place, body: Any, params: PostParams | None = None, *, name: N
     metadata = content["metadata"]
     if not (metadata.get("name") or metadata.get("generateName")) and place.resource.group not in NAMELESS_GROUPS:
         raise RequestError(f"{place.words('create')}: the object has neither a name nor a generateName")
-    return _on_kind(place, "POST", "create", query=query, body=encode_plain(content), name=metadata.get("name"))
+    return _on_kind(place, "POST", "create", query=query, name=metadata.get("name"),
+                    body=encode_plain(content, checked=bodies.is_checked(body)))
 
 
 def replace(place: Place, body: Any, params: PostParams | None = None, *, subresource: str | None = None,
@@ -382,7 +383,8 @@ def replace(place: Place, body: Any, params: PostParams | None = None, *, subres
     if own_name not in (None, named):
         raise RequestError(f"{place.words('replace', named)}: the body is named {own_name!r}")
     return _on_object(place, "PUT", "replace", named, subresource,
-                      query=params_or_default(params, PostParams).query(), body=encode_plain(content))
+                      query=params_or_default(params, PostParams).query(),
+                      body=encode_plain(content, checked=bodies.is_checked(body)))
 
 
 def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = None, *,
@@ -423,8 +425,8 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
         content["metadata"] = {**content["metadata"], **only}
     if named is None:
         named = (content.get("metadata") or {}).get("name") or ""
-    return _on_object(place, "PATCH", "apply", named, subresource, query=params.query(), body=encode_plain(content),
-                      content_type=APPLY)
+    return _on_object(place, "PATCH", "apply", named, subresource, query=params.query(), content_type=APPLY,
+                      body=encode_plain(content, checked=bodies.is_checked(body)))
 
 
 def delete(place: Place, name: Named, params: DeleteParams | None = None) -> Request:
