@@ -2,7 +2,8 @@
 
 Against the canned server in a process of its own, in turns: this library; `http.client`, which sends prepared bytes on
 one connection and decodes nothing; lightkube and the official client where they are installed. `list`: one Pod of 4.6
-KB and its name; `get`, `create` and `apply`: a ConfigMap of 500 bytes and its data; an object to send is made before.
+KB and its metadata, which are 1.4 KB; `names`: the same list, and the Pod's `name`, for which nothing more is decoded;
+`get`, `create` and `apply`: a ConfigMap of 500 bytes and its data; an object to send is made before.
 For each verb:
 
     cpu_us     microseconds of CPU a call: the smallest and the median of five rounds. The smallest says more on a
@@ -52,6 +53,7 @@ def ours(url: str) -> Calls:
     pods, maps = Api.all(client, Pod), Api.namespaced(client, ConfigMap, "default")
     made = ConfigMap(name="settings", data=DATA)
     return {"list": lambda: pods.list(ListParams(limit=1)).items[0].metadata.name,
+            "names": lambda: pods.list(ListParams(limit=1)).items[0].name,
             "get": lambda: maps.get("settings").data,
             "create": lambda: maps.create(made).data,
             "apply": lambda: maps.apply(made, field_manager="calls").data}
@@ -62,7 +64,8 @@ def prepared() -> dict[str, Request]:
     with Client(Config(cluster_url="http://a")) as client:
         pods, maps = Api.all(client, Pod).place, Api.namespaced(client, ConfigMap, "default").place
     obj = ConfigMap(name="settings", data=DATA)
-    return {"list": build.list_(pods, ListParams(limit=1)), "get": build.get(maps, "settings"),
+    listed = build.list_(pods, ListParams(limit=1))
+    return {"list": listed, "names": listed, "get": build.get(maps, "settings"),
             "create": build.create(maps, obj), "apply": build.apply(maps, obj, PatchParams(field_manager="calls"))}
 
 

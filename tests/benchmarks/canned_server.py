@@ -111,13 +111,18 @@ def _dumps(content: object) -> bytes:
 
 
 def _small() -> bytes:
-    """An answer as a kube-apiserver gives it, with its headers: a ConfigMap."""
+    """A ConfigMap."""
     body = _dumps({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {
         "name": "settings", "namespace": "default", "uid": "0b0f5d2e-8c37-4b9b-9a53-6e0c7a4b1f11",
         "resourceVersion": "48213", "creationTimestamp": "2026-01-01T00:00:00Z", "labels": {"app": "web"},
         "managedFields": [{"manager": "calls", "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
                            "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:color": {}, "f:size": {}}}}]},
         "data": {"color": "blue", "size": "12"}})
+    return _ok(body)
+
+
+def _ok(body: bytes) -> bytes:
+    """An answer with the headers that a kube-apiserver gives it."""
     return (b"HTTP/1.1 200 OK\r\nAudit-Id: 7c1d2f0e-4a52-4a77-8f0a-5f5b2b8f7c10\r\n"
             b"Cache-Control: no-cache, private\r\nContent-Type: application/json\r\n"
             b"X-Kubernetes-Pf-Flowschema-Uid: 2a6d4c7e-2d9c-4f0e-8b0a-0d2f7f1b6c55\r\n"
@@ -230,8 +235,7 @@ class CannedServer:
             meta = {"resourceVersion": str(self.version)} | ({"continue": str(stop)} if stop < len(self.items) else {})
             body = (b'{"kind":"PodList","apiVersion":"v1","metadata":' + _dumps(meta) + b',"items":['
                     + b",".join(self.items[start:stop]) + b"]}")
-            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
-            connection.sendall(head + body)
+            connection.sendall(_ok(body))
 
     def obey(self, line: str) -> None:
         """One line of the input."""
