@@ -395,7 +395,7 @@ LONGEST = 10.0
 
 
 class _Building:
-    """Who builds."""
+    """The lock of the code that builds decoders and codecs, so that no two threads build the same at once."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -416,7 +416,7 @@ class _Building:
                 lock.release()
 
 
-_building = _Building()
+building = _Building()
 
 
 def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
@@ -424,7 +424,7 @@ def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
 
     Raises TypeError for a type that msgspec does not support, and what its annotations raise.
     """
-    with _building.alone():
+    with building.alone():
         return msgspec.json.Decoder(kind, dec_hook=from_text, strict=strict).decode
 
 

@@ -6,6 +6,7 @@ they may be defined later in the module, and defining a class is cheap.
 from __future__ import annotations
 
 import builtins
+import functools
 import re
 import sys
 import types
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import InitVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kubectl_runtime.core.base.wire import annotations_of, camel
+from kubectl_runtime.core.base.wire import annotations_of, building, camel
 from kubectl_runtime.core.codec.views import MISSING, ViewCodec
 from kubectl_runtime.core.meta.gvk import ApiResource, GroupVersionKind, Scope
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
@@ -127,10 +128,9 @@ def _is_class_variable(annotation: Any) -> bool:
     return annotation is typing.ClassVar or typing.get_origin(annotation) is typing.ClassVar
 
 
-# Both tables are filled without a lock: two threads may build the same entry, and `setdefault` gives both the first
-# one.
 _codecs: dict[type, dict[str, ViewCodec]] = {}
 _bound: dict[tuple[type, ApiResource], Any] = {}
+"""Filled without a lock: two threads may make the same class, and `setdefault` gives both the first one."""
 
 
 def attributes_of(cls: type) -> dict[str, Attribute]:
@@ -175,15 +175,23 @@ def _resolved(annotations: dict[str, Any], cls: type) -> dict[str, Any]:
 def codecs_of(cls: type) -> dict[str, ViewCodec]:
     """Wire key -> codec, `metadata` included. Built on first use; safe from any thread."""
     found = _codecs.get(cls)
-    return found if found is not None else _codecs.setdefault(cls, _build_codecs(cls))
+    return _built_codecs(cls) if found is None else found
 
 
-def _build_codecs(cls: type) -> dict[str, ViewCodec]:
-    hints = hints_of(cls)
-    codecs = {"metadata": ViewCodec("metadata", ObjectMeta)}
-    for name, attribute in attributes_of(cls).items():
-        codecs[attribute.key] = ViewCodec(attribute.key, hints[name], attribute.default)
-    return codecs
+def _built_codecs(cls: type) -> dict[str, ViewCodec]:
+    hints = hints_of(cls)  # not under the lock, since it may import modules
+    with building.alone():  # all workers need the codecs of their objects at once
+        if (found := _codecs.get(cls)) is not None:
+            return found
+        codecs = {"metadata": _metadata_codec()}
+        for name, attribute in attributes_of(cls).items():
+            codecs[attribute.key] = ViewCodec(attribute.key, hints[name], attribute.default)
+        return _codecs.setdefault(cls, codecs)
+
+
+@functools.cache
+def _metadata_codec() -> ViewCodec:
+    return ViewCodec("metadata", ObjectMeta)
 
 
 def is_bound(cls: type, base: type, resource: ApiResource) -> bool:

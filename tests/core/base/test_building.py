@@ -14,7 +14,12 @@ import pytest
 
 from kubectl_runtime.core.base import wire
 from kubectl_runtime.core.base.wire import converted, decoded, decoder_of
+from kubectl_runtime.core.codec.views import ViewCodec
 from kubectl_runtime.core.meta.quantities import Quantity
+from kubectl_runtime.core.objects import declare
+from kubectl_runtime.core.objects.declare import EMPTY
+from kubectl_runtime.core.objects.resource import Resource
+from kubectl_runtime.resources import ConfigMap, Pod
 
 ROOT = Path(__file__).parents[3]
 LIMIT = 20.0
@@ -44,6 +49,49 @@ def test_threads_that_read_a_kind_for_the_first_time_all_at_once_do_not_crash_th
     done = subprocess.run([sys.executable, "-c", ALL_AT_ONCE], capture_output=True, text=True, timeout=60, check=False,
                           cwd=ROOT)
     assert (done.returncode, done.stdout) == (0, "cccccccc\n"), done.stderr
+
+
+class Size(msgspec.Struct):
+    amount: Quantity | None = None
+
+
+class Sized(Resource, group="example.com", version="v1", kind="Sized"):
+    spec: Size
+    status: dict[str, str] = EMPTY
+
+
+@pytest.mark.parametrize("kind", [ConfigMap, Pod, Sized])
+def test_threads_that_need_the_codecs_of_a_kind_at_once_build_each_only_once(
+        kind: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    class Counted(ViewCodec):
+        def __init__(self, key: str, *more: Any) -> None:
+            built.append(key)
+            super().__init__(key, *more)
+
+    declare.codecs_of(Resource)  # all kinds share the codec of metadata
+    monkeypatch.setattr(declare, "ViewCodec", Counted)
+    monkeypatch.setattr(declare, "_codecs", {})
+    together, found = threading.Barrier(8), []
+
+    def read() -> None:
+        together.wait(LIMIT)
+        found.append(declare.codecs_of(kind))
+
+    threads = [threading.Thread(target=read) for _ in range(8)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT)
+    finally:
+        sys.setswitchinterval(interval)
+    assert len({id(codecs) for codecs in found}) == 1
+    assert len(found) == 8
+    assert sorted(built) == sorted(found[0].keys() - {"metadata"})
 
 
 LOOKS_AT_TYPES = ("convert", "decode", "Decoder")
@@ -105,7 +153,7 @@ def test_while_one_thread_builds_others_wait() -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     def slow() -> None:
-        with wire._building.alone():
+        with wire.building.alone():
             inside.set()
             go_on.wait(LIMIT)
             order.append("first")
@@ -130,7 +178,7 @@ def test_annotations_may_need_a_decoder_themselves_and_one_that_never_ends_delay
     inside, go_on = threading.Event(), threading.Event()
 
     def stuck() -> None:
-        with wire._building.alone():
+        with wire.building.alone():
             assert decoder_of(int)(b"1") == 1
             inside.set()
             go_on.wait(LIMIT)
