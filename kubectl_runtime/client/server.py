@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -38,8 +37,7 @@ from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, pro
 from kubectl_runtime.core.requests.request import Request
 
 
-@dataclass(frozen=True, slots=True)
-class ServedKind:
+class ServedKind(msgspec.Struct, frozen=True):
     """One kind in one version as the server describes it: its `resource`, verbs, short names and subresources.
 
     >>> client.discovery.resolve("deploy").short_names
@@ -67,8 +65,7 @@ class ServedKind:
                        for suffix in (resource.group, f"{resource.version}.{resource.group}")}
 
 
-@dataclass(frozen=True, slots=True)
-class ApiGroup:
+class ApiGroup(msgspec.Struct, frozen=True):
     """The kinds of one API group; the core group has the empty name. Versions are in the server's order.
 
     >>> apps = client.discovery.group("apps")

@@ -12,10 +12,10 @@
 """
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar
+
+import msgspec
 
 T = TypeVar("T", bound=type)
 Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
@@ -23,8 +23,7 @@ _ATTRIBUTE = "__kubernetes_rules__"
 _RULES = "x-kubernetes-validations"
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """A CEL rule (`x-kubernetes-validations`): `self` is the value, `oldSelf` the value before an update.
 
     A rule that uses `oldSelf` is evaluated only on updates, unless `optional_old_self` is set: then `oldSelf` is an
@@ -92,8 +91,7 @@ class OneOf:
         return f"OneOf{self.keys!r}"
 
 
-@dataclass(frozen=True, slots=True)
-class ListType:
+class ListType(msgspec.Struct, frozen=True):
     """How server-side apply merges a list: as one value (atomic), or as a set of scalars. `MapKeys` makes it a map.
 
     >>> class Zones(Struct):
@@ -106,8 +104,7 @@ class ListType:
         return {**handler(core), "x-kubernetes-list-type": self.type}
 
 
-@dataclass(frozen=True, slots=True)
-class MapType:
+class MapType(msgspec.Struct, frozen=True):
     """How server-side apply merges an object: as one value (atomic), or field by field.
 
     >>> class SettingsSpec(Struct):
@@ -120,8 +117,7 @@ class MapType:
         return {**handler(core), "x-kubernetes-map-type": self.type}
 
 
-@dataclass(frozen=True, slots=True)
-class PreserveUnknownFields:
+class PreserveUnknownFields(msgspec.Struct, frozen=True):
     """Marks a field whose contents the schema does not describe: they are neither validated nor pruned.
 
     >>> class OpenSpec(Struct):
@@ -150,8 +146,7 @@ class FieldSchema:
         return {"x-kubernetes-field-schema": dict(self.schema)}
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedResource:
+class EmbeddedResource(msgspec.Struct, frozen=True):
     """Marks a field that holds a Kubernetes object with apiVersion, kind and metadata.
 
     >>> class TemplateSpec(Struct):
@@ -162,8 +157,7 @@ class EmbeddedResource:
         return {**handler(core), "x-kubernetes-embedded-resource": True}
 
 
-@dataclass(frozen=True, slots=True)
-class PrinterColumn:
+class PrinterColumn(msgspec.Struct, frozen=True):
     """A column of `kubectl get`: its heading, and the path of its value in the object. With `priority` above 0 it is
     shown only by `-o wide`.
 
@@ -188,8 +182,7 @@ class PrinterColumn:
                 **{key: value for key, value in optional.items() if value}}
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleSubresource:
+class ScaleSubresource(msgspec.Struct, frozen=True):
     """The paths for `kubectl scale`: the desired number, the present number and, for autoscalers, the label selector.
 
     >>> ScaleSubresource(".spec.replicas", ".status.replicas").spec_replicas_path
@@ -207,8 +200,7 @@ class ScaleSubresource:
                 **selector}
 
 
-@dataclass(frozen=True, slots=True)
-class CrdOptions:
+class CrdOptions(msgspec.Struct, frozen=True):
     """The class keywords; a keyword that is not given is left out of the definition.
 
     `deprecated` is True, or the warning that clients get. `annotations` and `labels` are set on the definition and on
@@ -230,8 +222,8 @@ class CrdOptions:
     storage: bool = True
     deprecated: bool | str = False
     doc: str | None = None
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     schema: Mapping[str, Any] | None = None
     describe_parts: bool = False
@@ -247,7 +239,7 @@ class CrdOptions:
                 **({"selectableFields": selectable} if selectable else {})}
 
 
-OPTIONS = tuple(option.name for option in fields(CrdOptions))
+OPTIONS = CrdOptions.__struct_fields__
 _KIND = ("group", "version", "kind", "plural", "scope")
 _LISTS = frozenset({"short_names", "categories", "printer_columns", "selectable_fields", "rules"})
 
@@ -270,6 +262,8 @@ def check_keywords(cls: type, given: Iterable[str]) -> None:
     """Raise TypeError, with the nearest valid keyword, for an unknown class keyword."""
     for name in given:
         if name not in (*OPTIONS, *_KIND):
+            import difflib  # imported here because only errors need it
+
             near = difflib.get_close_matches(name, (*OPTIONS, *_KIND), 1)
             hint = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join((*_KIND, *OPTIONS))}"
             raise TypeError(f"class {cls.__name__}: a custom resource has no keyword {name}={hint}")

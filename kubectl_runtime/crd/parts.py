@@ -12,9 +12,10 @@ Descriptions are left out unless `Style.descriptions` is set: those of a Pod tem
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, TemplateMeta
@@ -82,8 +83,7 @@ _SPECIAL: Mapping[str, Schema] = {
 _KEPT = ("type", "format", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(msgspec.Struct, frozen=True):
     """How parts are written: with or without upstream's descriptions, and with or without embedded metadata."""
 
     descriptions: bool = False

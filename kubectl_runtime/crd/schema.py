@@ -27,7 +27,6 @@ values.
 """
 from __future__ import annotations
 
-import dataclasses
 import enum
 import inspect
 import typing
@@ -176,8 +175,7 @@ def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
                                         {"required": branches[0]["required"]})}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Within:
+class Within(msgspec.Struct, frozen=True):
     """The position of a type: the record classes around it, and how the API's own parts are written."""
 
     classes: tuple[type, ...] = ()
@@ -186,6 +184,9 @@ class Within:
     def inside(self, cls: type) -> Within:
         """The position of the fields of `cls`."""
         return Within((*self.classes, cls), self.style)
+
+
+_OUTERMOST = Within()
 
 
 Field = tuple[str, Any, Any]
@@ -212,7 +213,7 @@ _SCALARS: dict[Any, Schema] = {
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
-def object_schema(cls: Any, fields: Iterable[Field], within: Within = Within()) -> Schema:
+def object_schema(cls: Any, fields: Iterable[Field], within: Within = _OUTERMOST) -> Schema:
     """Return the schema of an object with these fields; `cls` gives the description and the name in errors."""
     found, cls = cls, record_class(cls)
     if found in within.classes:
@@ -383,7 +384,7 @@ def _enum_values(hint: Any) -> list[Any]:
 
 def schema_of(hint: Any, where: str) -> Schema:
     """Return the schema of a type at `where`. Raises TypeError."""
-    return _schema(hint, where, Within())
+    return _schema(hint, where, _OUTERMOST)
 
 
 def _description(cls: type) -> str:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError

@@ -28,8 +28,9 @@ number of ready replicas counts.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Never, Protocol, TypeAlias, cast, overload
+
+import msgspec
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import (
@@ -199,13 +200,12 @@ WhyNever: TypeAlias = Callable[[Any], str]
 """From an object to why it can never fulfil a condition; empty while it can."""
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
+class Described(msgspec.Struct, frozen=True):
     """A condition made from arguments, which `str` shows. `never`: why it can never become true."""
 
     text: str
     check: Condition
-    never: WhyNever = field(default=lambda _: "", compare=False)
+    never: WhyNever = msgspec.field(default=lambda _: "")
 
     def __call__(self, obj: Any) -> bool:
         return self.check(obj)

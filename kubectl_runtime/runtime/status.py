@@ -31,11 +31,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+import msgspec
 from cachetools import TTLCache
 from msgspec.structs import replace
 
@@ -156,8 +156,7 @@ def _warn(old: str, new: str) -> None:
 # What is reported
 
 
-@dataclass(frozen=True)
-class _Said:
+class _Said(msgspec.Struct, frozen=True):
     """Conditions and fields, as plain JSON values; None removes a field. `alone`: the manager's other fields go."""
 
     conditions: tuple[Condition, ...]

@@ -5,10 +5,8 @@ immutable data; at worst two threads compute the same thing twice.
 """
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import Any
 
 import msgspec
@@ -20,6 +18,9 @@ QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"  # a string in OpenAP
 
 
 def _documents() -> list[bytes]:
+    import gzip  # most programs need no definitions
+    from importlib import resources
+
     return gzip.decompress(resources.files(__package__).joinpath(FILE).read_bytes()).split(b"\n")
 
 

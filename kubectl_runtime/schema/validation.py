@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubectl_runtime.core.codec.jsonbytes import same_json
 from kubectl_runtime.schema.formats import known_format, number_fits, text_fits, type_fault, wanted_type
 from kubectl_runtime.schema.patterns import PatternError, compiled
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One cause in ``details.causes``: the reason (FieldValueInvalid, ...), the message without the field, and the
     field."""
 

@@ -26,10 +26,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
+
+from msgspec.structs import replace
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.threads import Clock, Duration, seconds

@@ -21,7 +21,6 @@ import random
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -30,6 +29,7 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).parent))
 from firehose import resident_mib  # a script's neighbour, not a package
+from msgspec.structs import replace
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller
 from kubectl_runtime.manager.leases import Tick, Wait

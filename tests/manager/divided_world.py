@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import requests
+from msgspec.structs import replace
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch
 from kubectl_runtime.core.meta.selectors import ShardSelector, part_of_hash

@@ -4,11 +4,11 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import requests
+from msgspec.structs import replace
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch
 from kubectl_runtime.core.meta.gvk import ObjectRef

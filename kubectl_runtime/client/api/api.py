@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar, overload
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_runtime.client.api.api_base import ListVerbs, ObjectList, gone
@@ -207,8 +208,7 @@ class KindVerbs(PodVerbs[K]):
             raise RequestError(f"{verb} is a verb of {known}, not of {self.resource.full_name}")
 
 
-@dataclass(frozen=True)
-class Namespaces(Generic[K]):
+class Namespaces(msgspec.Struct, Generic[K], frozen=True):
     """One kind in several namespaces, made by `Api.namespaces`. A controller opens one watch per namespace, keeps one
     store, and waits until all of the watches are ready.
 

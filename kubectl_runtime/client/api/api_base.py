@@ -261,8 +261,7 @@ PAGE_SIZE = 500
 Page = tuple[ListMeta, list[Record]]
 
 
-@dataclass(frozen=True, slots=True)
-class TokenTrail:
+class TokenTrail(msgspec.Struct, frozen=True):
     """Detects continue tokens that repeat (Brent's algorithm). It remembers one token, and replaces it whenever the
     number of received tokens has doubled. A cycle of n tokens is noticed within 3n tokens."""
 

@@ -11,10 +11,10 @@ namespace; its labels have to be read from the server.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_runtime.core.base.errors import RequestError
@@ -103,8 +103,7 @@ class NamespaceSet:
             listener()
 
 
-@dataclass(frozen=True)
-class NamespaceSelection:
+class NamespaceSelection(msgspec.Struct, frozen=True):
     """A selection of namespaces: a pattern (`*` and `?`) and labels, which must both match, or a set."""
 
     like: str | None = None

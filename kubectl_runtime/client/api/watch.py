@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
@@ -50,8 +49,7 @@ class RecordEvent(msgspec.Struct, frozen=True, gc=False):
     initial_events_end: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[K]):
+class WatchEvent(msgspec.Struct, Generic[K], frozen=True):
     """One event of `Api.watch`: ADDED, MODIFIED, DELETED with an `obj`; ERROR with a `status`; BOOKMARK with neither,
     if `params` requested bookmarks."""
 

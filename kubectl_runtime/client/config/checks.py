@@ -15,10 +15,12 @@ import re
 import ssl
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from kubectl_runtime.certificates.bundles import private_file
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
@@ -28,8 +30,7 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.threads import ForkSafeLock
 
 
-@dataclass(frozen=True)
-class Impersonation:
+class Impersonation(msgspec.Struct, frozen=True):
     """The user to act as, sent as `Impersonate-*` headers; needs the RBAC verb impersonate. Raises RequestError, which
     names the field, for groups, a uid or extra without a user, for a value that a header cannot carry unchanged, and
     for a value of a wrong type, such as a string instead of a list.
@@ -41,7 +42,7 @@ class Impersonation:
     user: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, problem in faults(self.user, self.groups, self.uid, self.extra):

@@ -5,9 +5,11 @@ Requests of exec, attach and port-forward are GETs for a websocket; the client a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.threads import Duration, seconds
@@ -21,8 +23,7 @@ MOST_PORTS = 128
 Query = Iterator[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogParams:
+class LogParams(msgspec.Struct, frozen=True, kw_only=True):
     r"""Which part of a container's log. The defaults: the whole log of the Pod's only (or default) container.
 
     `tail_lines`: only the last `tail_lines` lines. `since_seconds`, `since_time`: only what was written in the last
@@ -73,8 +74,7 @@ class LogParams:
             yield "limitBytes", str(self.limit_bytes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttachParams:
+class AttachParams(msgspec.Struct, frozen=True, kw_only=True):
     """The streams of a process to attach. A terminal (`tty`) has no separate stderr: it writes both to stdout.
 
     `stderr` None: attached, unless there is a terminal. Raises RequestError for no stream at all, and for a terminal
@@ -94,7 +94,7 @@ class AttachParams:
         check_flags(self, "stdin", "stdout", "tty", *(("stderr",) if self.stderr is not None else ()))
         if self.tty and self.stderr:
             raise RequestError("tty=True and stderr=True: a terminal writes both to stdout")
-        object.__setattr__(self, "stderr", not self.tty if self.stderr is None else self.stderr)
+        force_setattr(self, "stderr", not self.tty if self.stderr is None else self.stderr)
         if not (self.stdin or self.stdout or self.stderr):
             raise RequestError("neither stdin, stdout nor stderr is requested: nothing would be attached")
 

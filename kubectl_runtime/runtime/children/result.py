@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -53,8 +52,7 @@ class Contested(msgspec.Struct, frozen=True):
         return f"{said(self.ref)}: {self.manager} takes {', '.join(self.fields[:MOST_NAMED])}"
 
 
-@dataclass(repr=False)
-class Children:
+class Children(msgspec.Struct):
     """The result of `ensure`, as refs of the children: `created`, `changed`, `unchanged`, `pruned`; `deleting`:
     children that were not written because they are being deleted; `refused` and `contested`, with the reason.
 
@@ -66,23 +64,23 @@ class Children:
     (['made'], True, '')
     """
 
-    created: list[ObjectRef] = field(default_factory=list)
+    created: list[ObjectRef] = msgspec.field(default_factory=list)
     """Created by this call."""
-    changed: list[ObjectRef] = field(default_factory=list)
+    changed: list[ObjectRef] = msgspec.field(default_factory=list)
     """Applied by this call, which changed them."""
-    unchanged: list[ObjectRef] = field(default_factory=list)
+    unchanged: list[ObjectRef] = msgspec.field(default_factory=list)
     """Up to date: nothing was sent, or an apply that changed nothing."""
-    deleting: list[ObjectRef] = field(default_factory=list)
+    deleting: list[ObjectRef] = msgspec.field(default_factory=list)
     """Being deleted; their names are not free yet."""
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[Refused] = msgspec.field(default_factory=list)
     """Objects of others with these names, which `NotOurs` reports."""
-    contested: list[Contested] = field(default_factory=list)
+    contested: list[Contested] = msgspec.field(default_factory=list)
     """Left alone, as another field manager takes their fields again and again."""
-    pruned: list[ObjectRef] = field(default_factory=list)
+    pruned: list[ObjectRef] = msgspec.field(default_factory=list)
     """No longer wanted, and deleted."""
     owner_is_deleted: bool = False
     """The owner is being deleted: nothing was done."""
-    _shown: list[tuple[ObjectRef, Record | None]] = field(default_factory=list)
+    _shown: list[tuple[ObjectRef, Record | None]] = msgspec.field(default_factory=list)
 
     def show(self, ref: ObjectRef, record: Record | None) -> None:
         """Add the state of a child: a whole object; None where only its metadata is known. For the library."""

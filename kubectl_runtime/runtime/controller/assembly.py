@@ -9,14 +9,16 @@ where that matters.
 """
 from __future__ import annotations
 
+import dataclasses
 import logging
 import random
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.client.api.selected import SelectedNamespaces
@@ -302,7 +304,7 @@ class Assembly(Generic[K]):
     def take(self, api: Any, config: WatcherConfig) -> Watched:
         """Like `Watches.take`."""
         if config.backoff is None and isinstance(self.plan.main, WatchPlan):
-            config = replace(config, backoff=self.plan.options.watch.backoff)
+            config = dataclasses.replace(config, backoff=self.plan.options.watch.backoff)
         planned = self._taken.take_more(api, config)
         self._serving[planned.share] = planned
         return Watched(planned.share, planned.name, planned.chosen.is_whole)

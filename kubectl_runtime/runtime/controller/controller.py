@@ -5,10 +5,13 @@ while it runs, with immediate effect; streams must be added before the start. A 
 """
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, overload
+
+import msgspec
+from msgspec.structs import replace
 
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.errors import RequestError
@@ -151,7 +154,7 @@ class Controller(Generic[K]):
                                          ("max_wait", "resync", "run_timeout", "sync_timeout"))
         made = ControllerOptions.of(given, client, store.resource)
         self: Controller[K] = cls.__new__(cls)
-        main = MainStream(stream, trigger_self(store.resource, predicate=made.predicate), stop, store)
+        main = MainStream(stream, trigger_self(store.resource, predicate=made.predicate), stop, store=store)
         self._set_up(main, made, client, methods)
         return self
 
@@ -409,7 +412,8 @@ class Controller(Generic[K]):
 
     def _as_main(self, watch: WatcherConfig) -> WatcherConfig:
         """`watch`, with the backoff of the main watch if it has none."""
-        return watch if watch.backoff is not None else replace(watch, backoff=self._plan.options.watch.backoff)
+        backoff = watch.backoff or self._plan.options.watch.backoff
+        return dataclasses.replace(watch, backoff=backoff)
 
     def _watch(self, plan: WatchPlan) -> Self:
         self._plan = replace(self._plan, related=(*self._plan.related, plan))
@@ -443,8 +447,7 @@ class Controller(Generic[K]):
             self._is_launching = False
 
 
-@dataclass(frozen=True)
-class BoundController(Generic[K]):
+class BoundController(msgspec.Struct, Generic[K], frozen=True):
     """A controller with its reconciler, made by `Controller.bind`. A Manager or the command line can run it. Changes of
     the controller count until it starts or a Manager takes it.
 

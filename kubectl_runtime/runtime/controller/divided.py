@@ -25,11 +25,13 @@ sees a deletion runs `on_gone`, which depends on no shard, because the object is
 """
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterable, Sequence, Set
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import GuardedLogger
@@ -293,7 +295,7 @@ class DividedWatches:
 
     def _watch(self, number: int) -> None:
         selector = ShardSelector.part(self._by, number, self._parts)
-        plans = [replace(plan, config=replace(plan.config, shard=selector)) for plan in self._originals]
+        plans = [replace(plan, config=dataclasses.replace(plan.config, shard=selector)) for plan in self._originals]
         part = Part(plans, self._taken.add_part(plans))
         with self._changed:
             self._shards = {**self._shards, number: part}
@@ -469,7 +471,7 @@ def _anchored(plan: Plan, by: ShardField) -> Plan:
 
     def anchored(known: Any) -> Any:
         is_divided = any(known is one for one in divided)
-        return replace(known, config=replace(known.config, shard=nothing)) if is_divided else known
+        return replace(known, config=dataclasses.replace(known.config, shard=nothing)) if is_divided else known
 
     return replace(plan, main=anchored(plan.main), related=tuple(map(anchored, plan.related)))
 

@@ -15,6 +15,8 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
+import msgspec
+
 from kubectl_runtime.client.api.client import OwnWrites
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.guard import check_callback, check_type
@@ -37,8 +39,7 @@ K = TypeVar("K")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Debounce:
+class Debounce(msgspec.Struct, frozen=True):
     """An object runs when it has not changed for `quiet`, and at the latest `max_wait` after its first change.
 
     Durations are seconds or `timedelta`; `max_wait` defaults to ten times `quiet`. Raises RequestError when a duration

@@ -10,15 +10,18 @@ a part of them. The main objects always get a watch in the requested form. A pla
 """
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import typing
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import check_callback, check_type, is_async, is_generator, misfit, name_of
@@ -58,8 +61,7 @@ GoneFunction = Callable[[ObjectRef, Context[Any]], object]
 """A controller calls this for a key whose object is not in the store."""
 
 
-@dataclass(frozen=True)
-class WatchPlan:
+class WatchPlan(msgspec.Struct, frozen=True):
     """One watch (or one for each namespace of an Api of several): the Api, the config, and the requests that follow.
 
     `store`: the store of the main objects exists before the start; other plans get a store at the start. `modify`
@@ -78,26 +80,23 @@ class WatchPlan:
     """Whether its objects are in the namespaces of their owners, which the controller reconciles."""
 
 
-@dataclass(frozen=True)
-class StreamPlan:
+class StreamPlan(msgspec.Struct, frozen=True):
     """A stream of objects or events that the program makes. If it is the main stream, it comes from a reflector that
     keeps the store."""
 
     stream: Iterable[Any]
     subscription: Subscription
     stop: StopToken | None
-    is_owned: bool = field(default=False, kw_only=True)
+    is_owned: bool = False
 
 
-@dataclass(frozen=True)
-class MainStream(StreamPlan):
+class MainStream(StreamPlan, frozen=True, kw_only=True):
     """The stream of the main objects."""
 
     store: Store[Any]
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """Everything a controller is given before it starts. Times are seconds."""
 
     options: ControllerOptions
@@ -138,11 +137,10 @@ class Plan:
 
     def without_record(self) -> Plan:
         """The same plan without a recording."""
-        return replace(self, options=replace(self.options, record=None))
+        return replace(self, options=dataclasses.replace(self.options, record=None))
 
 
-@dataclass(frozen=True)
-class WatchScope:
+class WatchScope(msgspec.Struct, frozen=True):
     """One namespace, or the whole cluster, that a plan watches."""
 
     plan: WatchPlan
@@ -168,8 +166,7 @@ class WatchScope:
         return lambda record: read(record if record.view is not None else form.decode_object(record.raw))
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True):
     """A scope and the watch that serves it. The watch was made for `chosen`: this scope, or another scope with the same
     objects."""
 

@@ -49,6 +49,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 
+import msgspec
 from cachetools import TTLCache
 
 from kubectl_runtime.core.base.backoff import Backoff
@@ -125,8 +126,7 @@ MOST = 4096
 _ROUNDING = 1e-9
 
 
-@dataclass(slots=True)
-class _Bucket:
+class _Bucket(msgspec.Struct):
     tokens: float
     since: float
 
@@ -247,8 +247,7 @@ class Lost(Enum):
     INVALID = "they were about no object, or no events"
 
 
-@dataclass(slots=True, eq=False)
-class Series:
+class Series(msgspec.Struct, eq=False):
     """One subject's observations. `count` is the number of all observations; the Event counts only the observations
     after `before`."""
 

@@ -52,13 +52,14 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from queue import SimpleQueue
 from signal import Signals
 from types import TracebackType
 from typing import Self
+
+import msgspec
 
 from kubectl_runtime.core.base.guard import GuardedLogger, Line, described, written_by
 from kubectl_runtime.core.base.threads import MAIN_THREAD_WAIT, SYSTEM_CLOCK, Clock, Duration, Thread, seconds
@@ -213,8 +214,7 @@ class Phase(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class StillRunning:
+class StillRunning(msgspec.Struct, frozen=True):
     """A thread that has not ended in time. `owner`: the controller or runnable; `what`: the reconciler of a key, or the
     thread's name; `stack`: where it was."""
 

@@ -108,12 +108,11 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
         return self.uid != other.uid or (counted and self.generation != other.generation)
 
 
-@dataclass(slots=True)
-class FailureState:
+class FailureState(msgspec.Struct):
     """A key that failed the last time it ran."""
 
     count: int = 0
-    writes: dict[Version, None] = field(default_factory=dict)
+    writes: dict[Version, None] = msgspec.field(default_factory=dict)
     waits_beyond: frozenset[str] = frozenset()
     """The resourceVersions that a failure without a retry covers; see `Run.has_nothing_new`."""
     subject: Subject | None = None

@@ -40,10 +40,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from typing import NamedTuple
+
+import msgspec
 
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.plain import Key
@@ -116,8 +117,7 @@ class FailingRow(NamedTuple):
     last_failure: object
 
 
-@dataclass(slots=True)
-class QueueLook:
+class QueueLook(msgspec.Struct):
     """A snapshot of a queue. `runs` and `failed` count the runs that have ended since the start."""
 
     now: float
@@ -129,8 +129,8 @@ class QueueLook:
     failing: list[FailingRow]
     runs: int = 0
     failed: int = 0
-    recent: list[EndedRun] = field(default_factory=list)
-    slowest: list[EndedRun] = field(default_factory=list)
+    recent: list[EndedRun] = msgspec.field(default_factory=list)
+    slowest: list[EndedRun] = msgspec.field(default_factory=list)
 
 
 def looked_at(now: float, most: int, scheduler: Scheduler[Key, ReconcileRequest], running: dict[Key, Run],
@@ -177,8 +177,7 @@ MAX_CAUSES = 10_000
 # Python 3.11 takes a third of a microsecond to look up a member of an enum.
 _DELETED = Reason.OBJECT_DELETED
 
-@dataclass(frozen=True, slots=True)
-class KeyRate:
+class KeyRate(msgspec.Struct, frozen=True):
     """The most runs of one object within some time: `runs` in each period of `per`, whatever requests them. A further
     run waits until `per` has passed since the first of the last `runs` began; all requests until then become one run.
 

@@ -42,9 +42,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
+
+import msgspec
 
 from kubectl_runtime.core.base.errors import FIELD_CONFLICT, ApiError, KubeError, RequestError, is_lost_race
 from kubectl_runtime.core.base.guard import (
@@ -135,8 +137,7 @@ Alike = tuple[str, int]
 OTHER_KINDS: Alike = ("errors of many kinds", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class LastFailure:
+class LastFailure(msgspec.Struct, frozen=True):
     """The log's entry for a key that failed the last time it ran."""
 
     text: str

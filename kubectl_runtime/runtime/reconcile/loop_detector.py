@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict, deque
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -56,8 +55,7 @@ _encode = msgspec.json.Encoder().encode
 Owners = dict[str, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(msgspec.Struct, frozen=True):
     """A loop that was noticed: the object, the description, the paths that differed, and the time on the controller's
     clock."""
 

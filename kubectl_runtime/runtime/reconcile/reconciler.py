@@ -13,10 +13,12 @@ import logging
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar, overload
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
@@ -45,8 +47,7 @@ from kubectl_runtime.runtime.store.store import Store
 if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
-@dataclass(frozen=True, slots=True)
-class Action:
+class Action(msgspec.Struct, frozen=True):
     """The result of a reconciler or an error policy: run again after a time, or wait for a change.
 
     Make one with `Action.requeue` or `Action.await_change`. Immutable. The constructor raises like `requeue`, so every
@@ -69,7 +70,7 @@ class Action:
 
     def __post_init__(self) -> None:
         if self.requeue_after is not None:
-            object.__setattr__(self, "requeue_after", _delay(self.requeue_after))
+            force_setattr(self, "requeue_after", _delay(self.requeue_after))
 
     def __repr__(self) -> str:
         said = f", reason={self.reason!r}, message={self.message!r}" if self.reason or self.message else ""
@@ -544,8 +545,7 @@ class Reconciler(ABC, Generic[K]):
         exception makes the run fail. The default does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(msgspec.Struct, frozen=True):
     """How one run ended: what `Controller.on_result` gets. `duration` and `requeue_after` are seconds.
 
     >>> def slow(report: RunReport) -> None:

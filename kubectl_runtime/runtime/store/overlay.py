@@ -47,7 +47,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -75,8 +74,7 @@ REMEMBERED_DELETIONS = 4096
 """Uids of deleted objects that are remembered, so that a write which is reported late does not revive its object."""
 
 
-@dataclass(slots=True)
-class Own:
+class Own(msgspec.Struct):
     """The last write of one object by this process. Readers see `record`, unless `known` is False."""
 
     uid: str
@@ -91,7 +89,7 @@ class Own:
     """The last states of deleted objects of this name that this process had written before."""
     mark: int = 0
     """The number of the write. A list that began when `count` was at least this number began after the answer."""
-    values: dict[IndexName, Values] = field(default_factory=dict)
+    values: dict[IndexName, Values] = msgspec.field(default_factory=dict)
     """The results of index functions for `record`, once they were called."""
 
 

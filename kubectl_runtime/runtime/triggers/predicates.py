@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from kubectl_runtime.core.base.guard import Guard, check_callback, name_of, not_awaitable
 from kubectl_runtime.core.base.wire import is_record_type, wire_names
 from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
@@ -30,8 +32,7 @@ from kubectl_runtime.runtime.watch.event import Apply, Delete, InitApply
 K = TypeVar("K")
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectEvent(Generic[K]):
+class ObjectEvent(msgspec.Struct, Generic[K], frozen=True):
     """A change of an object: `obj` is its state now, or its last state if it was `deleted`; `old` is the state before,
     None if it is unknown.
 

@@ -28,6 +28,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import msgspec
+
 from kubectl_runtime.client.api.selected import SelectedNamespaces
 from kubectl_runtime.client.http.send import PROBE_SECONDS, Outage, Reachability
 from kubectl_runtime.core.base.backoff import Backoff
@@ -49,8 +51,7 @@ from kubectl_runtime.runtime.watch.event import MAX_RETRY_AFTER, Event, Failed, 
 log = guarded_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchTarget:
+class WatchTarget(msgspec.Struct, frozen=True):
     """The target of a watch, as log lines name it."""
 
     resource: ApiResource

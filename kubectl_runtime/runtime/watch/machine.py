@@ -76,7 +76,7 @@ them.
 """
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from kubectl_runtime.core.base.errors import ApiError, Status, TransportError
 from kubectl_runtime.core.base.guard import guarded_logger

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -78,14 +77,13 @@ class WatchError(KubeError):
     """The server's answer is not a valid watch or list: a version is missing, a watch ends at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """Wants a page. `first`: no list was complete yet and no list was refused, so an old list is good enough."""
 
     token: str | None = None
     first: bool = False
     expired: int = 0
-    trail: TokenTrail = field(default=TokenTrail(), compare=False)
+    trail: TokenTrail = TokenTrail()
     suspect: bool = False
     """Equal versions do not prove equal contents (see `event.Init`)."""
     unfinished: int = 0
@@ -99,8 +97,7 @@ class Listing:
         return self.expired < MAX_PAGED_TRIES
 
 
-@dataclass(frozen=True, slots=True)
-class Streaming:
+class Streaming(msgspec.Struct, frozen=True):
     """A watch that begins with the present objects is open since `opened`; they take the place of the pages of
     `listing`."""
 
@@ -109,8 +106,7 @@ class Streaming:
     server: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True):
     """Wants a watch from `version`. `stalls`: failures in a row since something new was seen. `server`: the FlowSchema
     that the last watch reported, if any. `doubt`: the connection failed, so the server may have gone back to older
     data."""
@@ -122,8 +118,7 @@ class Listed:
     doubt: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
+class Watching(msgspec.Struct, frozen=True):
     """A watch is open since `opened`; `began` is the version it was opened with. In `doubt` it first needs the server's
     current version. `shortest`: a watch that ends within this many seconds ended too early. `other_server`: the
     FlowSchema that the server reports, while it is uncertain whether this is another cluster; until that is decided,

@@ -18,7 +18,7 @@ import random
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import requests
 import urllib3
+from msgspec.structs import replace
 from requests.adapters import BaseAdapter
 
 from kubectl_runtime.client.api.client import Client

@@ -5,11 +5,12 @@ import gc
 import logging
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import requests
+from msgspec.structs import replace
 
 from kubectl_runtime import Action, Api, Client, Config, Context, Controller, Patch, WatcherConfig
 from kubectl_runtime.core.meta.gvk import ObjectRef

@@ -1,10 +1,10 @@
 """The watch machine: each row of its transition table."""
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
+from kubectl_runtime.client.api.api_base import TokenTrail
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.core.meta.problems import DecodeError
 from kubectl_runtime.runtime.watch.event import INIT, INIT_DONE, Apply, Delete, Failed, Init, InitApply
@@ -49,13 +49,13 @@ def verdict(out: list[object]) -> list[str]:
 def test_the_first_page_begins_a_new_list() -> None:
     state, out = step(BEGIN, PageRead("100", "next", [A]), 0)
     assert out == [INIT, InitApply(A)]
-    assert state == Listing(token="next", first=True)
+    assert state == Listing(token="next", first=True, trail=TokenTrail("next", 0, 2))
 
 
 def test_a_later_page_continues_it() -> None:
     state, out = step(Listing(token="next"), PageRead("100", "third", [A]), 0)
     assert out == [InitApply(A)]
-    assert state == Listing(token="third")
+    assert state == Listing(token="third", trail=TokenTrail("third", 0, 2))
 
 
 def test_the_last_page_gives_the_version_to_watch_from_whatever_its_items_say() -> None:
