@@ -19,6 +19,7 @@ import msgspec
 
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, TemplateMeta
+from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.schema.definitions import OBJECT_META, QUANTITY, RAW_EXTENSION, definitions, descriptions
 
 Schema = dict[str, Any]
@@ -101,7 +102,7 @@ def part_name(cls: type) -> str | None:
     if cls.__module__ == ObjectMeta.__module__:
         name = META + cls.__name__
         return name if name in definitions() else None
-    if package != "kubectl_runtime.resources" or not module.endswith("_parts"):
+    if package != "kubectl_runtime.resources" or issubclass(cls, Resource):
         return None
     home, name = module.removesuffix("_parts"), META + cls.__name__
     return _names().get((home, cls.__name__)) or (name if name in definitions() else None)

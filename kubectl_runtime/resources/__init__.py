@@ -7,9 +7,10 @@ serves only when told to, are reached by an ApiResource. A class of one's own ma
 kind: it decodes faster, and `replace` keeps what a view does not show. Parts (`Container`, `PolicyRule`) are imported
 from the module of their group: `from kubectl_runtime.resources.core_v1 import Container`.
 
-A module of kinds takes 3 to 5 ms and under 0.1 MiB to import (core_v1 4 ms). Its parts are made when one of them is
-first needed: all of core_v1's take 26 ms, the first `spec` of a Pod, decoder included, 55 ms, both 1.1 MiB (processor
-time on a busy two-core machine, the least of twelve). A ConfigMap or Secret never needs them.
+A module of kinds takes 3 to 5 ms and under 0.1 MiB to import (core_v1 4 ms). The parts of core_v1, and of kinds that
+use these, are made when one of them is first needed: all of core_v1's take 26 ms, the first `spec` of a Pod, decoder
+included, 55 ms, both 1.1 MiB (processor time on a busy two-core machine, the least of twelve). A ConfigMap or Secret
+never needs them.
 """
 from __future__ import annotations
 

@@ -11,12 +11,6 @@ from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, Part
 from kubectl_runtime.resources.core_v1_parts import PersistentVolumeClaimTemplate, PodTemplateSpec
 
-__all__ = ["DaemonSetCondition", "DaemonSetSpec", "DaemonSetStatus", "DaemonSetUpdateStrategy", "DeploymentCondition",
-           "DeploymentSpec", "DeploymentStatus", "DeploymentStrategy", "ReplicaSetCondition", "ReplicaSetSpec",
-           "ReplicaSetStatus", "RollingUpdateDaemonSet", "RollingUpdateDeployment", "RollingUpdateStatefulSetStrategy",
-           "StatefulSetCondition", "StatefulSetOrdinals", "StatefulSetPersistentVolumeClaimRetentionPolicy",
-           "StatefulSetSpec", "StatefulSetStatus", "StatefulSetUpdateStrategy"]
-
 
 class DaemonSetCondition(Condition, frozen=True, kw_only=True):
     """DaemonSetCondition describes the state of a DaemonSet at a certain point."""

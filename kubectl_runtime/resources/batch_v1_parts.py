@@ -11,10 +11,6 @@ from kubectl_runtime.core.base.wire import MapKeys
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, Part, TemplateMeta
 from kubectl_runtime.resources.core_v1_parts import ObjectReference, PodTemplateSpec
 
-__all__ = ["CronJobSpec", "CronJobStatus", "JobCondition", "JobSpec", "JobStatus", "JobTemplateSpec",
-           "PodFailurePolicy", "PodFailurePolicyOnExitCodesRequirement", "PodFailurePolicyOnPodConditionsPattern",
-           "PodFailurePolicyRule", "SuccessPolicy", "SuccessPolicyRule", "UncountedTerminatedPods"]
-
 
 class PodFailurePolicyOnExitCodesRequirement(Part, kw_only=True):
     """PodFailurePolicyOnExitCodesRequirement describes the requirement for handling a failed pod based on its container

@@ -7,8 +7,6 @@ import msgspec
 from kubectl_runtime.core.meta.metav1 import Part
 from kubectl_runtime.resources.core_v1_parts import ObjectReference
 
-__all__ = ["Endpoint", "EndpointConditions", "EndpointHints", "EndpointPort", "ForNode", "ForZone"]
-
 
 class EndpointConditions(Part, kw_only=True):
     """EndpointConditions represents the current condition of an endpoint."""

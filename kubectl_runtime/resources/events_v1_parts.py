@@ -5,8 +5,6 @@ The parts of the kinds in events_v1.py, which has them as well.
 from kubectl_runtime.core.base.wire import Sent
 from kubectl_runtime.core.meta.metav1 import Part
 
-__all__ = ["EventSeries"]
-
 
 class EventSeries(Part, kw_only=True):
     """EventSeries contain information on series of events, i.e. thing that was/is happening continuously for some time.

@@ -10,13 +10,6 @@ from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Condition, LabelSelector, Part
 from kubectl_runtime.resources.core_v1_parts import TypedLocalObjectReference
 
-__all__ = ["HTTPIngressPath", "HTTPIngressRuleValue", "IPAddressSpec", "IPBlock", "IngressBackend",
-           "IngressClassParametersReference", "IngressClassSpec", "IngressLoadBalancerIngress",
-           "IngressLoadBalancerStatus", "IngressPortStatus", "IngressRule", "IngressServiceBackend", "IngressSpec",
-           "IngressStatus", "IngressTLS", "NetworkPolicyEgressRule", "NetworkPolicyIngressRule", "NetworkPolicyPeer",
-           "NetworkPolicyPort", "NetworkPolicySpec", "ParentReference", "ServiceBackendPort", "ServiceCIDRSpec",
-           "ServiceCIDRStatus"]
-
 
 class ServiceBackendPort(Part, kw_only=True):
     """ServiceBackendPort is the service port being referenced."""

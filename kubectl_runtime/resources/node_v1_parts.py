@@ -6,8 +6,6 @@ from kubectl_runtime.core.meta.metav1 import Part
 from kubectl_runtime.core.meta.quantities import QuantityText
 from kubectl_runtime.resources.core_v1_parts import Toleration
 
-__all__ = ["Overhead", "Scheduling"]
-
 
 class Overhead(Part, kw_only=True):
     """Overhead structure represents the resource overhead associated with running a pod."""

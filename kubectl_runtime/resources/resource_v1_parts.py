@@ -12,15 +12,6 @@ from kubectl_runtime.core.meta.metav1 import Condition, Part, TemplateMeta
 from kubectl_runtime.core.meta.quantities import QuantityText
 from kubectl_runtime.resources.core_v1_parts import NodeSelector
 
-__all__ = ["AllocatedDeviceStatus", "AllocationResult", "CELDeviceSelector", "CapacityRequestPolicy",
-           "CapacityRequestPolicyRange", "CapacityRequirements", "Counter", "CounterSet", "Device",
-           "DeviceAllocationConfiguration", "DeviceAllocationResult", "DeviceAttribute", "DeviceCapacity",
-           "DeviceClaim", "DeviceClaimConfiguration", "DeviceClassConfiguration", "DeviceClassSpec", "DeviceConstraint",
-           "DeviceCounterConsumption", "DeviceRequest", "DeviceRequestAllocationResult", "DeviceSelector",
-           "DeviceSubRequest", "DeviceTaint", "DeviceToleration", "ExactDeviceRequest", "NetworkDeviceData",
-           "NodeAllocatableResourceMapping", "OpaqueDeviceConfiguration", "ResourceClaimConsumerReference",
-           "ResourceClaimSpec", "ResourceClaimStatus", "ResourceClaimTemplateSpec", "ResourcePool", "ResourceSliceSpec"]
-
 
 class NetworkDeviceData(Part, kw_only=True):
     """NetworkDeviceData provides network-related details for the allocated device."""

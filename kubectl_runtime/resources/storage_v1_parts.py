@@ -11,9 +11,6 @@ from kubectl_runtime.core.base.wire import MapKeys, Sent
 from kubectl_runtime.core.meta.metav1 import Part
 from kubectl_runtime.resources.core_v1_parts import PersistentVolumeSpec
 
-__all__ = ["CSIDriverSpec", "CSINodeDriver", "CSINodeSpec", "TokenRequest", "VolumeAttachmentSource",
-           "VolumeAttachmentSpec", "VolumeAttachmentStatus", "VolumeError", "VolumeNodeResources"]
-
 
 class TokenRequest(Part, kw_only=True):
     """TokenRequest contains parameters of a service account token."""

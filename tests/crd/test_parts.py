@@ -47,9 +47,9 @@ INT_OR_STRING = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernet
 
 def all_parts() -> Iterator[type]:
     for module in pkgutil.iter_modules(resources.__path__):
-        if module.name.endswith("_parts"):
-            found = importlib.import_module(f"{resources.__name__}.{module.name}")
-            yield from (cls for name in found.__all__ if (cls := getattr(found, name)).__module__ == found.__name__)
+        found = importlib.import_module(f"{resources.__name__}.{module.name}")
+        yield from (cls for cls in vars(found).values() if isinstance(cls, type)
+                    and cls.__module__ == found.__name__ and issubclass(cls, msgspec.Struct))
 
 
 PARTS = sorted(all_parts(), key=lambda cls: (cls.__module__, cls.__name__))

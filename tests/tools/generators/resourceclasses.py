@@ -148,10 +148,6 @@ class Classes:
         return next(name for name, node in self.definitions.items()
                     if wanted in node.get("x-kubernetes-group-version-kind", ()))
 
-    def has_parts(self, home: str) -> bool:
-        """Whether the kinds of a module have any."""
-        return any(cls.kind is None and self.homes[name] == home for name, cls in self.known.items())
-
     def parts_of(self, classes: Iterable[Class]) -> dict[str, set[str]]:
         """Module of parts -> the names that these classes use of it."""
         found: dict[str, set[str]] = {}

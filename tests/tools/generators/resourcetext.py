@@ -1,9 +1,10 @@
-'''The modules of `kubectl_runtime.resources` as text: for each API group its kinds, and beside them their parts.
+'''The modules of `kubectl_runtime.resources` as text: for each API group its kinds with their parts.
 
-The kinds are light: their annotations are text, and a part is imported when it is first needed (`resources/lazy.py`),
-by the library or by `typing.get_type_hints`.
-The parts are many, so their module has no annotations as text, which would have to be parsed at the first use: each
-class stands behind those that it names.
+The kinds of core, and those with parts of core, have these in a module beside them. Such kinds are light: their
+annotations are text, and a part is imported when it is first needed (`resources/lazy.py`), by the library or by
+`typing.get_type_hints`.
+Parts have no annotations as text, which would have to be parsed at the first use: each class stands behind those that
+it names.
 '''
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ serves only when told to, are reached by an ApiResource. A class of one's own ma
 kind: it decodes faster, and `replace` keeps what a view does not show. Parts (`Container`, `PolicyRule`) are imported
 from the module of their group: `from kubectl_runtime.resources.core_v1 import Container`.
 
-A module of kinds takes 3 to 5 ms and under 0.1 MiB to import (core_v1 4 ms). Its parts are made when one of them is
-first needed: all of core_v1's take 26 ms, the first `spec` of a Pod, decoder included, 55 ms, both 1.1 MiB (processor
-time on a busy two-core machine, the least of twelve). A ConfigMap or Secret never needs them.
+A module of kinds takes 3 to 5 ms and under 0.1 MiB to import (core_v1 4 ms). The parts of core_v1, and of kinds that
+use these, are made when one of them is first needed: all of core_v1's take 26 ms, the first `spec` of a Pod, decoder
+included, 55 ms, both 1.1 MiB (processor time on a busy two-core machine, the least of twelve). A ConfigMap or Secret
+never needs them.
 """
 from __future__ import annotations
 
@@ -57,9 +59,14 @@ def __dir__() -> list[str]:
 
 def modules(classes: Classes) -> dict[str, str]:
     """Module name -> text."""
-    homes = sorted(set(classes.homes.values()))
-    return {"__init__": facade(classes), **{home: kinds_module(classes, home) for home in homes},
-            **{f"{home}_parts": parts_module(classes, home) for home in homes if classes.has_parts(home)}}
+    found = {"__init__": facade(classes)}
+    for home in sorted(set(classes.homes.values())):
+        if home != "core_v1" and classes.parts_of(of_home(classes, home)).keys() <= {f"{home}_parts"}:
+            found[home] = whole_module(classes, home)
+        else:
+            found[home] = kinds_module(classes, home)
+            found[f"{home}_parts"] = parts_module(classes, home)
+    return found
 
 
 def facade(classes: Classes) -> str:
@@ -79,26 +86,41 @@ def facade(classes: Classes) -> str:
         wrapped("__all__ = [", quoted(sorted(found)), "]"), FACADE_END])
 
 
-def kinds_module(classes: Classes, home: str) -> str:
-    """The module of the kinds of a group and version."""
-    mine = [cls for cls in classes.known.values() if cls.kind is not None and classes.homes[cls.definition] == home]
-    mine.sort(key=lambda cls: cls.name)
+def of_home(classes: Classes, home: str) -> list[Class]:
+    """The kinds and parts of a group and version."""
+    return [cls for name, cls in classes.known.items() if classes.homes[name] == home]
+
+
+def kinds_of(classes: Classes, home: str) -> tuple[list[Class], str]:
+    """The kinds of a group and version by name, and their apiVersion."""
+    mine = sorted((cls for cls in of_home(classes, home) if cls.kind is not None), key=lambda cls: cls.name)
     kind = mine[0].kind
     assert kind is not None
-    api_version = f"{kind.group}/{kind.version}" if kind.group else kind.version
+    return mine, f"{kind.group}/{kind.version}" if kind.group else kind.version
+
+
+def whole_module(classes: Classes, home: str) -> str:
+    """The module of kinds that need no parts from other modules, with their own parts before them."""
+    mine, api_version = kinds_of(classes, home)
+    text = "\n\n\n".join([*part_texts(classes, home), *(class_text(classes, cls) for cls in mine)])
+    return "\n".join([f'"""{HEADER}\n\nThe kinds of `{api_version}` and their parts.\n"""', imports(text, {}), "", "",
+                      text, ""])
+
+
+def kinds_module(classes: Classes, home: str) -> str:
+    """The module of the kinds of a group and version, without their parts."""
+    mine, api_version = kinds_of(classes, home)
     text = "\n\n\n".join(class_text(classes, cls) for cls in mine)
     foreign = classes.parts_of(mine)
     foreign.pop(f"{home}_parts", None)
-    modules_of_parts = [f"{home}_parts"] * classes.has_parts(home) + sorted(foreign)
+    modules_of_parts = [f"{home}_parts", *sorted(foreign)]
     head = [f'"""{HEADER}\n\nThe kinds of `{api_version}`.\n"""', "from __future__ import annotations", ""]
-    if not modules_of_parts:
-        return "\n".join([*head, imports(text, {}), "", "", text, ""])
     owner = {name: module for module, names in classes.parts_of(mine).items() for name in names}
     text = re.sub(r"(?m)^(    \w+: )(.*?)( = |$)", lambda found: found[1] + re.sub(
         r"\b[A-Z]\w+\b", lambda name: f"{owner[name[0]]}.{name[0]}" if name[0] in owner else name[0], found[2])
         + found[3], text)
     typed = [f"from {PACKAGE} import {', '.join(modules_of_parts)}"]
-    typed += [f"from {PACKAGE}.{home}_parts import *"] * classes.has_parts(home)
+    typed.append(f"from {PACKAGE}.{home}_parts import *")
     return "\n".join([
         *head, imports(text, {f"{PACKAGE}.lazy": {"Parts", "part_of"}}, "TYPE_CHECKING"), "", "if TYPE_CHECKING:",
         textwrap.indent("\n".join(typed), "    "), "else:",
@@ -108,23 +130,23 @@ def kinds_module(classes: Classes, home: str) -> str:
 
 def parts_module(classes: Classes, home: str) -> str:
     """The module of the parts of these kinds."""
-    mine = [cls for name, cls in classes.known.items() if cls.kind is None and classes.homes[name] == home]
-    bodies = []
-    for cls in in_order(mine):
+    aliases = [*ALIASES.get(home, ()), ""] if home in ALIASES else []
+    text = "\n\n\n".join(part_texts(classes, home))
+    foreign = classes.parts_of(cls for cls in of_home(classes, home) if cls.kind is None)
+    foreign.pop(f"{home}_parts", None)
+    own = {f"{PACKAGE}.{module}": names for module, names in foreign.items()}
+    return "\n".join([
+        f'"""{HEADER}\n\nThe parts of the kinds in {home}.py, which has them as well.\n"""',
+        imports("\n".join([text, *aliases]), own), "", *aliases, "", text, ""])
+
+
+def part_texts(classes: Classes, home: str) -> Iterator[str]:
+    """The parts of a group and version, each behind those that it names."""
+    for cls in in_order(cls for cls in of_home(classes, home) if cls.kind is None):
         body = class_text(classes, cls)
         if cls.definition in needs(cls):  # a type within itself
             body = re.sub(rf"^(    \w+: )(.*\b{cls.name}\b.*?)( = .*)$", r'\1"\2"\3', body, flags=re.MULTILINE)
-        bodies.append(body)
-    aliases = ALIASES.get(home, ())
-    text = "\n\n\n".join(bodies)
-    foreign = classes.parts_of(mine)
-    foreign.pop(f"{home}_parts", None)
-    own = {f"{PACKAGE}.{module}": names for module, names in foreign.items()}
-    names = [*sorted(cls.name for cls in mine), *(alias.split()[0] for alias in aliases)]
-    return "\n".join([
-        f'"""{HEADER}\n\nThe parts of the kinds in {home}.py, which has them as well.\n"""',
-        imports("\n".join([text, *aliases]), own), "", wrapped("__all__ = [", quoted(names), "]"),
-        *(f"{alias}" for alias in aliases), "", "", text, ""])
+        yield body
 
 
 def class_text(classes: Classes, cls: Class) -> str:
