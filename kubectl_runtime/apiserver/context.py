@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from kubectl_runtime.apiserver.access import Access, User
 from kubectl_runtime.apiserver.kubelet.kubelet import Kubelet
@@ -12,9 +11,7 @@ from kubectl_runtime.apiserver.output.negotiation import Form, Media, as_transfo
 from kubectl_runtime.apiserver.query import WriteOptions
 from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
 from kubectl_runtime.apiserver.webhooks.hooks import Hooks
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, RequestInfo
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object, RequestInfo
 
 
 @dataclass(slots=True)

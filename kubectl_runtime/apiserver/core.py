@@ -82,8 +82,6 @@ def _later(code: int, reason: str, message: str, seconds: int) -> errors.StatusE
                               headers=[("Retry-After", str(seconds))])
 
 
-Object = dict[str, Any]
-
 log = guarded_logger(__name__)
 
 FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller retries after a refusal by a webhook or a failure

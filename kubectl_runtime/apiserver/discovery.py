@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.encoding import JSON, MEDIA_TYPES, YAML
 from kubectl_runtime.apiserver.output import negotiation
 from kubectl_runtime.apiserver.output.negotiation import Media, clauses, encode, negotiated, render
 from kubectl_runtime.apiserver.storage import Registry, ServedResource, Subresource
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object
 
 _START = (
     "start-apiserver-admission-initializer", "generic-apiserver-start-informers",
@@ -71,8 +70,6 @@ def _text(text: str, code: int = 200) -> HttpResponse:
     return HttpResponse(code, [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")],
                         text.encode())
 
-
-Object = dict[str, Any]
 
 VERSION = {
     "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",

@@ -29,7 +29,7 @@ from kubectl_runtime.apiserver.errors import go_quoted
 from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.kinds.typed.protobuf import UnknownTypeError, decode_protobuf
 from kubectl_runtime.apiserver.storage import ServedResource
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object
 from kubectl_runtime.manifests.documents import decode_json
 from kubectl_runtime.manifests.scalars import go_text
 
@@ -282,8 +282,6 @@ def _trace(body: bytes) -> Iterator[tuple[str, bool]]:
     except (ValueError, RecursionError):
         return
 
-
-Object = dict[str, Any]
 
 MAX_BODY = 3 << 20
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"

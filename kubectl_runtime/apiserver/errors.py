@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.schema.validation import (
     Cause,
     duplicate,
@@ -60,7 +61,6 @@ __all__ = [
     "unsupported_media_type",
 ]
 
-Object = dict[str, Any]
 _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
                "\t": "\\t", "\v": "\\v"}
 

@@ -3,14 +3,10 @@ budget), write as an administrator through the cluster's loopback, so that every
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.output.negotiation import encode
 from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object
 
 _CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -20,8 +19,7 @@ from kubectl_runtime.apiserver.names import (
 )
 from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.strategy import WHOLE, MetadataChecks, Strategy
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")

@@ -27,7 +27,7 @@ from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.names import label_value_errors, qualified_name_errors
 from kubectl_runtime.apiserver.objectmeta import MAX_MANAGER, manager_causes
 from kubectl_runtime.apiserver.storage import Version
-from kubectl_runtime.apiserver.wire import HttpRequest, is_true
+from kubectl_runtime.apiserver.wire import HttpRequest, Object, is_true
 from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 from kubectl_runtime.core.meta.selectors import HASHES, shard_hash
 
@@ -338,8 +338,6 @@ def integer_param(request: HttpRequest, name: str) -> int | None:
     except ValueError as error:
         raise errors.bad_request(str(error)) from None
 
-
-Object = dict[str, Any]
 
 _POLICIES = ("Foreground", "Background", "Orphan")
 _SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"

@@ -33,13 +33,12 @@ import msgspec
 
 from kubectl_runtime.apiserver.schemas import Schema
 from kubectl_runtime.apiserver.strategy import Strategy
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object
 from kubectl_runtime.core.base.threads import Clock
 from kubectl_runtime.core.base.wire import decoder_of
 from kubectl_runtime.core.meta.gvk import version_priority
 from kubectl_runtime.core.meta.selectors import shard_hash
 
-Object = dict[str, Any]
 Cell = Callable[[Object, datetime], Any]
 """Returns what a cell shows of an object at the time of a request."""
 

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.managedfields.entries import ResetFields, reset_for
 from kubectl_runtime.apiserver.names import dns_subdomain_errors
+from kubectl_runtime.apiserver.wire import Object
 
 WHOLE = "whole"  # names, labels, annotations, owners, finalizers: as at creation
 CHANGE = "change"  # what cannot change; labels, annotations and owners
@@ -71,9 +72,6 @@ _CHECKS: dict[str, MetadataChecks] = {
 def checks_of(group: str, kind: str) -> MetadataChecks:
     """The checks that a built-in kind makes itself; Events have them only through events.k8s.io."""
     return USUAL if group == "events.k8s.io" else _CHECKS.get(kind, USUAL)
-
-
-Object = dict[str, Any]
 
 
 class StrategyContext(Protocol):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 Query = list[tuple[str, str]]
+Object = dict[str, Any]  # decoded JSON
 
 
 def parse_query(text: str) -> Query:

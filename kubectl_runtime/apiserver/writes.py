@@ -9,7 +9,6 @@ refuses the request.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from kubectl_runtime.apiserver import errors, managedfields, objectmeta
 from kubectl_runtime.apiserver.context import RequestContext
@@ -26,10 +25,9 @@ from kubectl_runtime.apiserver.storage import ObjectTooLarge, ServedResource, Ve
 from kubectl_runtime.apiserver.webhooks.calls import still
 from kubectl_runtime.apiserver.webhooks.chain import NOT_ON_CREATE, admitted, approved, shown
 from kubectl_runtime.apiserver.webhooks.review import CREATE, UPDATE
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy, same_json
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 _RECREATED = "unable to create new content in namespace {} because it is being terminated"
 

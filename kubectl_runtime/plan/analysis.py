@@ -21,11 +21,10 @@ from kubectl_runtime.core.codec.jsonbytes import equal_json
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.kubectl.apply import comparable, difference
 from kubectl_runtime.plan.report import STARS, Change, FieldChange, Hidden, Plan, Problem
-from kubectl_runtime.plan.stored import StoredSnapshot
+from kubectl_runtime.plan.stored import Object, StoredSnapshot
 from kubectl_runtime.runtime.logs import said
 from kubectl_runtime.testing.lab.recordings import Identity
 
-Object = dict[str, Any]
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _NO_CONTROLLER = {"horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscaler",
                   "ingresses.networking.k8s.io": "Ingress"}

@@ -53,6 +53,7 @@ from kubectl_runtime.plan.report import Plan, Problem, secret_values
 from kubectl_runtime.plan.stored import (
     DEFINITIONS,
     Build,
+    Object,
     ReadKind,
     StoredSnapshot,
     gaps,
@@ -67,8 +68,6 @@ from kubectl_runtime.testing.lab.recordings import PASSING, Asked, Identity, ide
 from kubectl_runtime.testing.simulation import SimulatedController, Simulation
 from kubectl_runtime.webhooks.answering import Application
 from kubectl_runtime.webhooks.configurations import apply_webhooks
-
-Object = dict[str, Any]
 
 URL = "http://plan.invalid"
 QUIET = 600.0

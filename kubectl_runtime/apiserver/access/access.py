@@ -29,10 +29,8 @@ from kubectl_runtime.apiserver.access.rbac import (
     refusal,
 )
 from kubectl_runtime.apiserver.storage import Cluster, Storage
-from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo
+from kubectl_runtime.apiserver.wire import HttpRequest, Object, RequestInfo
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 READ = "get list watch"
 CHANGE = "create delete deletecollection patch update"

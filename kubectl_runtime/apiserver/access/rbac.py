@@ -23,7 +23,7 @@ from kubectl_runtime.apiserver.errors import StatusError, forbidden, go_value, n
 from kubectl_runtime.apiserver.names import path_segment_errors
 from kubectl_runtime.apiserver.query import FieldSelector, integer_param, parse_terms
 from kubectl_runtime.apiserver.storage import Bucket, Storage, Version
-from kubectl_runtime.apiserver.wire import HttpRequest, RequestInfo
+from kubectl_runtime.apiserver.wire import HttpRequest, Object, RequestInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,6 @@ def shown(rule: Rule) -> str:
     return "{" + ", ".join(texts) + "}"
 
 
-Object = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
 SERVICE_ACCOUNT = "system:serviceaccount:"
 

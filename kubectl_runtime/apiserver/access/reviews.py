@@ -7,7 +7,6 @@ metadata, and returns the answer; the request itself was authorized like any oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from kubectl_runtime.apiserver.access.authn import User, with_authenticated
 from kubectl_runtime.apiserver.access.rbac import Attributes
@@ -22,9 +21,9 @@ from kubectl_runtime.apiserver.errors import (
     required,
 )
 from kubectl_runtime.apiserver.query import parse_labels, parse_terms
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 
-Object = dict[str, Any]
 Review = Callable[[RequestContext, Object], Object]
 
 _SELECTORS: dict[str, Callable[[str], object]] = {"fieldSelector": parse_terms, "labelSelector": parse_labels}

@@ -9,12 +9,11 @@ does not wait for that: it reads the selected roles itself (access/rbac.py).
 """
 from __future__ import annotations
 
-from typing import Any
-
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue
 from kubectl_runtime.apiserver.kinds.base import dig, label_selector
 from kubectl_runtime.apiserver.loopback import patch, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.wire import Object
 
 DESCRIPTION = ("Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such "
                "as the internal service IP or kubernetes.default.svc. No other usage is guaranteed across "
@@ -75,8 +74,6 @@ class RootCaPublisher(_PerNamespace):
             obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **notes}
             submit(cluster, "PUT", f"{path}/{self.object_name}", {**obj, "data": data}, agent=agent)
 
-
-Object = dict[str, Any]
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 AGENT = "kube-apiserver"

@@ -20,9 +20,8 @@ from kubectl_runtime.apiserver.kinds.base import dig, label_selector, true_condi
 from kubectl_runtime.apiserver.loopback import patch, served_type
 from kubectl_runtime.apiserver.policies.quotas import QUOTAS, text_of, usage
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 BUDGETS, PODS = "policy/poddisruptionbudgets", "/pods"
 _PATIENCE = timedelta(minutes=2)  # how long the deletion of an evicted Pod may take to be seen

@@ -11,16 +11,14 @@ without a class. Nothing is mounted.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kubectl_runtime.apiserver.controllers.deployments import AGENT
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
 from kubectl_runtime.apiserver.kinds.base import dig, label_selector
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import value_of
-
-Object = dict[str, Any]
 
 CLAIMS, VOLUMES, PODS = "/persistentvolumeclaims", "/persistentvolumes", "/pods"
 CLASSES = "storage.k8s.io/storageclasses"

@@ -23,9 +23,8 @@ from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
 from kubectl_runtime.apiserver.kinds.base import true_conditions
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Cluster, Version
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time, nanoseconds_of
-
-Object = dict[str, Any]
 
 CRON_JOBS, JOBS = "batch/cronjobs", "batch/jobs"
 COMPONENT = "cronjob-controller"

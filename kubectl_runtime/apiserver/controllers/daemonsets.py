@@ -21,8 +21,7 @@ from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kubelet.nodes import selects, untolerated
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 DAEMON_SETS, NODES = "apps/daemonsets", "/nodes"
 COMPONENT = "daemonset-controller"

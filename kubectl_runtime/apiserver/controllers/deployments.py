@@ -48,9 +48,8 @@ from kubectl_runtime.apiserver.kinds.base import dig, label_selector
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.output.negotiation import encode
 from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 AGENT = "kube-controller-manager"
 _API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # others are in apps/v1

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
-from typing import Any
 
 from kubectl_runtime.apiserver.controllers.deployments import AGENT
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue
 from kubectl_runtime.apiserver.kinds.base import dig, true_conditions
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.wire import Object
 
-Object = dict[str, Any]
 Ports = tuple[tuple[str, int, str, str], ...]  # (name, number, protocol, application protocol) of each port
 
 SERVICES, PODS, ENDPOINTS, SLICES = "/services", "/pods", "/endpoints", "discovery.k8s.io/endpointslices"

@@ -13,14 +13,13 @@ alone. An Event reports an owner that exists in another namespace.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 from kubectl_runtime.apiserver.controllers.loop import record_event, under_lock
 from kubectl_runtime.apiserver.loopback import delete, patch, served_type
 from kubectl_runtime.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Version
+from kubectl_runtime.apiserver.wire import Object
 
-Object = dict[str, Any]
 Place = tuple[str, str]  # (key of the bucket, key of the object)
 
 AGENT, COMPONENT = "kube-controller-manager", "garbage-collector-controller"

@@ -3,14 +3,10 @@ it."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from kubectl_runtime.apiserver.controllers.loop import under_lock
 from kubectl_runtime.apiserver.loopback import delete, served_type
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 STORAGE, PODS = "/namespaces", "/pods"
 FINALIZER = "kubernetes"

@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from kubectl_runtime.apiserver.controllers.deployments import AGENT, owner_reference
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Cluster, Version
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 REVISIONS = "apps/controllerrevisions"
 HASH = "controller-revision-hash"

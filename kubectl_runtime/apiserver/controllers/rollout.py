@@ -14,9 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import dig
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 DESIRED, MOST = "deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"
 

@@ -14,8 +14,6 @@ the garbage collector deletes them. The controller observes each of its own chan
 """
 from __future__ import annotations
 
-from typing import Any
-
 from kubectl_runtime.apiserver.controllers import revisions
 from kubectl_runtime.apiserver.controllers.deployments import AGENT, PODS, claim, owner_reference, ready_for
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event
@@ -23,8 +21,7 @@ from kubectl_runtime.apiserver.controllers.revisions import HASH, Revision
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 SETS, CLAIMS = "apps/statefulsets", "/persistentvolumeclaims"
 COMPONENT = "statefulset-controller"

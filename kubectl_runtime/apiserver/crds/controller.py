@@ -33,10 +33,9 @@ from kubectl_runtime.apiserver.output.table import custom_columns
 from kubectl_runtime.apiserver.schemas import Schema, from_openapi
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Subresource, Version
 from kubectl_runtime.apiserver.webhooks.hooks import WebhookCaller, target_of
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.gvk import version_priority
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 _RESOURCES, _KINDS = ("plural", "singular"), ("kind", "listKind")
 _REASONS = {"plural": "PluralConflict", "singular": "SingularConflict", "kind": "KindConflict",

@@ -17,11 +17,10 @@ from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, dig, put_defau
 from kubectl_runtime.apiserver.managedfields.entries import ResetFields
 from kubectl_runtime.apiserver.names import dns_1035_label_errors, dns_subdomain_errors
 from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.schema.rules import Costs, rule_definition_causes
 from kubectl_runtime.schema.structural import resolve_field, schema_definition_causes, unknown_formats
-
-Object = dict[str, Any]
 
 
 def conversion_causes(conversion: Object | None, at: str) -> list[Cause]:

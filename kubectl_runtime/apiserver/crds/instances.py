@@ -27,6 +27,7 @@ from kubectl_runtime.apiserver.objectmeta import annotation_causes, label_causes
 from kubectl_runtime.apiserver.storage import Cluster
 from kubectl_runtime.apiserver.strategy import CUSTOM, Strategy, StrategyContext
 from kubectl_runtime.apiserver.webhooks.hooks import REVIEW_VERSIONS, PostError, Target, WebhookCaller, send
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.objects import conversion
@@ -34,8 +35,6 @@ from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.rules import Rules, checked_after, rules_of
 from kubectl_runtime.schema.structural import apply_defaults, prune
 from kubectl_runtime.schema.validation import NOTHING, below, schema_causes
-
-Object = dict[str, Any]
 
 TIMEOUT = 30.0  # seconds
 

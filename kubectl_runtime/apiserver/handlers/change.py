@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -18,7 +17,7 @@ from kubectl_runtime.apiserver.schemas import Schema
 from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.apiserver.webhooks.calls import attempt
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
-from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.apiserver.wire import HttpResponse, Object
 from kubectl_runtime.apiserver.writes import decode, refusing
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 
@@ -36,9 +35,6 @@ def create(ctx: RequestContext) -> HttpResponse:
         asked = writes.with_managers(ctx, None, obj, "")
         return answer_object(ctx, review(ctx, admit_unstored(ctx, asked)), 201)
     return answer_one(ctx, attempt(ctx, lambda: writes.create(ctx, json_copy(obj) if ctx.may_wait else obj)), 201)
-
-
-Object = dict[str, Any]
 
 
 def update(ctx: RequestContext) -> HttpResponse:

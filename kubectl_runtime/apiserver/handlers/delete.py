@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import (
@@ -40,12 +39,10 @@ from kubectl_runtime.apiserver.query import DeleteOptions, checked, delete_optio
 from kubectl_runtime.apiserver.storage import Version, make_version
 from kubectl_runtime.apiserver.webhooks.calls import attempt, still
 from kubectl_runtime.apiserver.webhooks.chain import admit_deletion, admit_unstored
-from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.apiserver.wire import HttpResponse, Object
 from kubectl_runtime.apiserver.writes import request_form
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 MAX_GRACE = 1 << 31  # seconds; a longer period has no end that can be written as a date
 

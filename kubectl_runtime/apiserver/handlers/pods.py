@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
 from kubectl_runtime.apiserver import encoding, errors, query
 from kubectl_runtime.apiserver.context import RequestContext, answer_success, stored
@@ -23,11 +22,9 @@ from kubectl_runtime.apiserver.kubelet.sessions import (
 from kubectl_runtime.apiserver.query import integer_param
 from kubectl_runtime.apiserver.webhooks.chain import admit_unstored
 from kubectl_runtime.apiserver.webhooks.review import CONNECT
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, is_true
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object, is_true
 from kubectl_runtime.apiserver.writes import refuse_fields
 from kubectl_runtime.core.meta.metav1 import format_time, parse_time
-
-Object = dict[str, Any]
 
 _PLAIN = [("Content-Type", "text/plain")]
 _CHANNELS = ("stdin", "stdout", "stderr", "tty")

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from kubectl_runtime.apiserver import errors, query
 from kubectl_runtime.apiserver.context import RequestContext, answer_bytes, answer_one, stored
@@ -31,9 +30,7 @@ from kubectl_runtime.apiserver.query import (
     parse_uint,
 )
 from kubectl_runtime.apiserver.storage import SHARDED, ServedResource, Version, slice_of
-from kubectl_runtime.apiserver.wire import HttpResponse, is_true
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import HttpResponse, Object, is_true
 
 
 @dataclass(slots=True)

@@ -19,12 +19,11 @@ from kubectl_runtime.apiserver.storage import Version
 from kubectl_runtime.apiserver.webhooks.calls import attempt
 from kubectl_runtime.apiserver.webhooks.chain import admit, admit_unstored
 from kubectl_runtime.apiserver.webhooks.review import UPDATE
-from kubectl_runtime.apiserver.wire import HttpResponse
+from kubectl_runtime.apiserver.wire import HttpResponse, Object
 from kubectl_runtime.apiserver.writes import refuse_fields
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import format_time
 
-Object = dict[str, Any]
 _SCALE = "autoscaling.v1.Scale"
 
 

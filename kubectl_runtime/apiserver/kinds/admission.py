@@ -13,7 +13,7 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import PORT_RANGE, BuiltinStrategy, selector_causes
 from kubectl_runtime.apiserver.names import dns_subdomain_errors, qualified_name_errors
-from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.cel import condition as match_condition

@@ -27,7 +27,8 @@ from kubectl_runtime.apiserver.kinds.pod.pods import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.warnings import claim_spec_warnings, name_warnings, template_warnings
 from kubectl_runtime.apiserver.names import dns_label_errors
 from kubectl_runtime.apiserver.query import LabelSelector
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.wire import decoded
 
 _TEMPLATE: dict[str, Any] = {"spec.template": {}, "spec.template.spec": {}}

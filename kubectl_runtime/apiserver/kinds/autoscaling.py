@@ -12,7 +12,7 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, put_default
 from kubectl_runtime.apiserver.kinds.pod.containers import name_causes
-from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 
 MAX_PERIOD, MAX_WINDOW = 1800, 3600  # seconds

@@ -27,7 +27,8 @@ from kubectl_runtime.apiserver.names import (
     qualified_name_errors,
 )
 from kubectl_runtime.apiserver.query import LabelSelector, Requirement
-from kubectl_runtime.apiserver.strategy import Object, Strategy, StrategyContext
+from kubectl_runtime.apiserver.strategy import Strategy, StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 _GENERIC_FIELDS = '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'

@@ -26,7 +26,8 @@ from kubectl_runtime.apiserver.kinds.pod.pod_validation import template_causes
 from kubectl_runtime.apiserver.kinds.pod.pods import default_pod_spec
 from kubectl_runtime.apiserver.kinds.pod.warnings import name_warnings, template_warnings
 from kubectl_runtime.apiserver.names import dns_label_errors
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")

@@ -11,7 +11,8 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, config_key_errors, put_default
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 
 MAX_DATA = 1 << 20  # bytes of all values of a ConfigMap or Secret
 _FROZEN = "field is immutable when `immutable` is set"

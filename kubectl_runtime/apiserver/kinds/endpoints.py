@@ -16,7 +16,8 @@ from kubectl_runtime.apiserver.kinds.base import (
     special_address,
 )
 from kubectl_runtime.apiserver.kinds.pod.containers import PROTOCOLS
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 
 MAX_ADDRESSES, MAX_ENDPOINTS, MAX_PORTS = 100, 1000, 20000
 

@@ -14,7 +14,8 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 
 # events.k8s.io/v1 -> core/v1, where the names differ.
 _RENAMED = {

@@ -16,7 +16,8 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.pod.containers import STANDARD, amount_causes, is_extended, name_causes
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import canonical, value_of
 
 LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")

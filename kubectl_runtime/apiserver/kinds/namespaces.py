@@ -19,7 +19,8 @@ from kubectl_runtime.apiserver.kinds.base import (
 from kubectl_runtime.apiserver.names import dns_label_errors
 from kubectl_runtime.apiserver.objectmeta import STANDARD_FINALIZERS, collector_finalizers
 from kubectl_runtime.apiserver.policies.podsecurity import label_problems
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import value_of
 
 NAME_LABEL = "kubernetes.io/metadata.name"

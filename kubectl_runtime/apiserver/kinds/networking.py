@@ -21,7 +21,8 @@ from kubectl_runtime.apiserver.kinds.base import (
     selector_causes,
 )
 from kubectl_runtime.apiserver.kinds.services import LOAD_BALANCER_POINT
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"

@@ -24,7 +24,8 @@ from kubectl_runtime.apiserver.names import (
     dns_subdomain_errors,
     path_segment_errors,
 )
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 
 

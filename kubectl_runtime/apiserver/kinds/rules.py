@@ -41,10 +41,10 @@ from kubectl_runtime.apiserver.names import (
     port_name_errors,
     qualified_name_errors,
 )
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.quantities import value_of
 
-Object = dict[str, Any]
 Check = Callable[[Any, str], Iterable[Cause]]
 Condition = Callable[[Object], bool]
 Row = tuple[Any, ...]  # a path, then checks

@@ -30,7 +30,8 @@ from kubectl_runtime.apiserver.kinds.base import (
 )
 from kubectl_runtime.apiserver.kinds.pod.containers import PROTOCOLS
 from kubectl_runtime.apiserver.names import dns_label_errors, path_segment_errors
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 
 SERVICE_NETWORK = ipaddress.IPv4Network("10.0.0.0/24")
 NODE_PORTS = range(30000, 32768)

@@ -25,7 +25,8 @@ from kubectl_runtime.apiserver.kinds.pod.warnings import (
     claim_spec_warnings,
     selector_term_warnings,
 )
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.quantities import value_of
 

@@ -26,12 +26,10 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from kubectl_runtime.apiserver.kubelet.rules import Behaviour
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 FIRST_BACKOFF, LAST_BACKOFF = 10.0, 300.0
 CALM = 600.0

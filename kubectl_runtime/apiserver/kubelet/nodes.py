@@ -10,11 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kubectl_runtime.apiserver.discovery import VERSION
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 

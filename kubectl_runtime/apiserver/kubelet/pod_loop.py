@@ -13,7 +13,6 @@ import heapq
 from collections import Counter
 from collections.abc import Mapping
 from ipaddress import IPv4Address
-from typing import Any
 
 from kubectl_runtime.apiserver.controllers.claims import CLAIMS, claim_problem
 from kubectl_runtime.apiserver.controllers.loop import record_event
@@ -40,10 +39,9 @@ from kubectl_runtime.apiserver.kubelet.pod_machine import (
 from kubectl_runtime.apiserver.kubelet.rules import Plan
 from kubectl_runtime.apiserver.loopback import patch, path_of, served_type, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 log = guarded_logger(__name__)
 

@@ -22,14 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from kubectl_runtime.apiserver.kubelet.container_machine import KILLED, Container, Step, restarts, terminated, waiting
 from kubectl_runtime.apiserver.kubelet.container_machine import advance as advance_container
 from kubectl_runtime.apiserver.kubelet.rules import Plan
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 ENDED = ("Succeeded", "Failed")
 """The final phases of a Pod."""

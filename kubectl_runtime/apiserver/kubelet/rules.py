@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Protocol
 
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.guard import guarded_logger, pass_interrupt
 from kubectl_runtime.core.base.threads import Duration, seconds
 from kubectl_runtime.core.codec.jsonbytes import json_copy
@@ -68,8 +69,6 @@ class Plan:
         """The behaviour of a container; the default for one that was added later (an ephemeral container)."""
         return self.containers.get(container) or Behaviour()
 
-
-Object = dict[str, Any]
 
 log = guarded_logger(__name__)
 

@@ -25,6 +25,7 @@ from kubectl_runtime.apiserver.managedfields.fieldset import (
 )
 from kubectl_runtime.apiserver.managedfields.typed_merge import typed_errors
 from kubectl_runtime.apiserver.schemas import Schema
+from kubectl_runtime.apiserver.wire import Object
 
 APPLY = "Apply"
 UPDATE = "Update"
@@ -186,7 +187,6 @@ def _while_surplus(updaters: list[Entry], surplus: int) -> Iterable[Entry]:
         yield entry
 
 
-Object = dict[str, Any]
 NEVER_OWNED = ("f:apiVersion", "f:kind")
 NEVER_OWNED_METADATA = frozenset({
     SELF, "f:name", "f:namespace", "f:creationTimestamp", "f:selfLink", "f:uid", "f:clusterName", "f:generation",

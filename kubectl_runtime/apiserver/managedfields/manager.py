@@ -53,10 +53,9 @@ from kubectl_runtime.apiserver.managedfields.fieldset import (
 )
 from kubectl_runtime.apiserver.managedfields.typed_merge import field_set, merge, named_members, remove, typed_errors
 from kubectl_runtime.apiserver.schemas import Schema
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import equal_json
 from kubectl_runtime.core.meta.metav1 import format_time
-
-Object = dict[str, Any]
 
 
 def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) -> Object:

@@ -17,9 +17,8 @@ import msgspec
 from kubectl_runtime.apiserver.kinds.typed.decode import types
 from kubectl_runtime.apiserver.schemas import definition_names
 from kubectl_runtime.apiserver.storage import ServedResource
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.schema.definitions import definitions, descriptions
-
-Object = dict[str, Any]
 
 # Defaults by the `+default` markers of k8s.io/api, where the definitions have none.
 _DEFAULTS: dict[str, Any] = {

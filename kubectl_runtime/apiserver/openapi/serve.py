@@ -29,9 +29,7 @@ from kubectl_runtime.apiserver.openapi.definitions import (
 from kubectl_runtime.apiserver.openapi.protobuf_document import DEPRECATED_MEDIA, PROTOBUF_MEDIA, encode_document
 from kubectl_runtime.apiserver.output.negotiation import clauses, encode
 from kubectl_runtime.apiserver.storage import Registry, ServedResource, Subresource
-from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object
 
 MEDIA = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 PATCH_MEDIA = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
-from typing import Any
 
 import msgspec
 
@@ -22,9 +21,7 @@ from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.encoding import JSON, MEDIA_TYPES, PROTOBUF, YAML
 from kubectl_runtime.apiserver.output.table import SCALE_COLUMNS, table_cells, table_definitions
 from kubectl_runtime.apiserver.storage import ServedResource, Version, make_version
-from kubectl_runtime.apiserver.wire import HttpRequest
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import HttpRequest, Object
 
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of each warning if these are exceeded

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from kubectl_runtime.apiserver.storage import Cell, Column, ServedResource
+from kubectl_runtime.apiserver.wire import Object
 
 Step = Callable[[Any], Iterator[Any]]
 
@@ -181,8 +182,6 @@ def _operand(text: str) -> Callable[[Any], list[Any]]:
             raise JsonPathError(f"unrecognized character in action: {text!r}") from None
     return lambda _item: [literal]
 
-
-Object = dict[str, Any]
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 NAME_DESCRIPTION = "Name must be unique within a namespace. Cannot be updated."

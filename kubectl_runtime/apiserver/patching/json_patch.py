@@ -18,6 +18,7 @@ import msgspec
 from kubectl_runtime.apiserver.encoding import NO_KEYS, Keys, may_repeat_keys, operation_keys, parse_json, parse_yaml
 from kubectl_runtime.apiserver.errors import StatusError, bad_request, bare_500, go_quoted
 from kubectl_runtime.apiserver.managedfields.typed_merge import go_value
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.manifests.scalars import whole_numbers
 
@@ -266,8 +267,6 @@ def _without_nulls(value: Any) -> Any:
         return [_without_nulls(item) for item in value]
     return value
 
-
-Object = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"

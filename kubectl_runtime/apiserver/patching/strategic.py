@@ -20,6 +20,7 @@ from typing import Any
 from kubectl_runtime.apiserver.errors import StatusError, bad_request
 from kubectl_runtime.apiserver.patching.json_patch import rejected
 from kubectl_runtime.apiserver.schemas import Schema
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 
 UNKNOWN = -1
@@ -60,7 +61,6 @@ def _ranks(items: list[Any], key: str) -> dict[Any, int]:
     return ranks
 
 
-Object = dict[str, Any]
 PATCH = "$patch"
 RETAIN_KEYS = "$retainKeys"
 DELETE_FROM = "$deleteFromPrimitiveList"

@@ -11,15 +11,13 @@ obeys" lists both.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.policies import podsecurity, quotas
 from kubectl_runtime.apiserver.policies.podsecurity import PREFIX, TEMPLATES, violation
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 _JUDGED = frozenset({"", "ephemeralcontainers", "resize"})
 _MOST_PODS = 3000  # Pods of a namespace that are checked when its level changes

@@ -6,14 +6,12 @@ effect. The cluster's lock is held.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import label_selector
 from kubectl_runtime.apiserver.query import LabelSelector
 from kubectl_runtime.apiserver.storage import Bucket, Storage, Version
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.schema.policycel import Expressions
-
-Object = dict[str, Any]
 
 _GROUP = "admissionregistration.k8s.io"
 VALIDATING, MUTATING = "validatingadmissionpolicies", "mutatingadmissionpolicies"

@@ -22,12 +22,12 @@ from kubectl_runtime.apiserver.query import LabelSelector
 from kubectl_runtime.apiserver.schemas import ANY, Schema
 from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.webhooks.review import Attributes, Kind, as_version, decision_of, matched, request_of
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.schema.cel import CelError
 from kubectl_runtime.schema.policycel import Values
 
-Object = dict[str, Any]
 Target = tuple[ServedResource, Kind]
 
 _CODES = {"Unauthorized": 401, "Forbidden": 403, "RequestEntityTooLarge": 413}

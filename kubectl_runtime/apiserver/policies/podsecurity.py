@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import dig
+from kubectl_runtime.apiserver.wire import Object
 
-Object = dict[str, Any]
 Check = Callable[[Object, Object], Iterator[tuple[str, str]]]
 
 PREFIX = "pod-security.kubernetes.io/"

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kinds.limits import aggregated, quality_of_service
 from kubectl_runtime.apiserver.storage import ServedResource, Storage, Version
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import canonical, value_of
 
-Object = dict[str, Any]
 Amounts = dict[str, Fraction]
 
 QUOTAS, PODS, CLAIMS, SERVICES = "/resourcequotas", "/pods", "/persistentvolumeclaims", "/services"

@@ -34,10 +34,9 @@ from kubectl_runtime.apiserver.webhooks.review import (
     back,
     invocation,
 )
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.threads import Thread
 from kubectl_runtime.core.codec.jsonbytes import same_json
-
-Object = dict[str, Any]
 
 _BAD_MANAGERS = (".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated "
                  "mutating admission controller; please fix your requests: ")

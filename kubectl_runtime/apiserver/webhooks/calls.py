@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.context import RequestContext
@@ -27,6 +27,7 @@ from kubectl_runtime.apiserver.webhooks.review import (
     review_of,
     verified,
 )
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 
@@ -77,8 +78,6 @@ def timed_out() -> errors.StatusError:
     return errors.StatusError(504, "Timeout", "Timeout: request did not complete within requested timeout - context "
                                               "deadline exceeded", details={})
 
-
-Object = dict[str, Any]
 
 log = guarded_logger(__name__)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from kubectl_runtime.apiserver import errors, objectmeta
 from kubectl_runtime.apiserver.context import RequestContext
@@ -16,9 +15,8 @@ from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.policies.judging import judge
 from kubectl_runtime.apiserver.webhooks.admitting import keep_managers, mutate, validate
 from kubectl_runtime.apiserver.webhooks.review import CREATE, DELETE, attributes, is_exempt
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
-
-Object = dict[str, Any]
 
 
 def admit(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> Object:

@@ -13,7 +13,7 @@ import base64
 import binascii
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -25,8 +25,7 @@ from kubectl_runtime.apiserver.kinds.base import label_selector
 from kubectl_runtime.apiserver.policies.configured import Policies
 from kubectl_runtime.apiserver.query import LabelSelector
 from kubectl_runtime.apiserver.storage import Storage, Version
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 HTTPS = 443
 DEADLINE = "context deadline exceeded"  # Go's text for a call that took too long

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kubectl_runtime.apiserver import errors
 from kubectl_runtime.apiserver.access import Attributes as Checked
@@ -25,13 +25,12 @@ from kubectl_runtime.apiserver.kinds import typed
 from kubectl_runtime.apiserver.query import LabelSelector, raw_delete_options
 from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.webhooks.hooks import Hook
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.base.errors import MissingExtra
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.objects import admission
 from kubectl_runtime.schema.cel import CelError, condition
 from kubectl_runtime.schema.cellibrary import Decide
-
-Object = dict[str, Any]
 
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 

@@ -7,7 +7,6 @@ kinds.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kinds.columns.workload_columns import (
@@ -31,8 +30,7 @@ from kubectl_runtime.apiserver.kinds.columns.workload_columns import (
 )
 from kubectl_runtime.apiserver.output.table import AGE, NAME, age
 from kubectl_runtime.apiserver.storage import Cell, Column
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _ROLE_LABEL = "node-role.kubernetes.io/"

@@ -8,8 +8,7 @@ from typing import Any
 from kubectl_runtime.apiserver.kinds.base import dig, labels_text, selector_text, true_conditions
 from kubectl_runtime.apiserver.output.table import AGE, NAME, age, human_duration
 from kubectl_runtime.apiserver.storage import Cell, Column
-
-Object = dict[str, Any]
+from kubectl_runtime.apiserver.wire import Object
 
 
 def path(dotted: str) -> Cell:

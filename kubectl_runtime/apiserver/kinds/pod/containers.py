@@ -21,7 +21,7 @@ from kubectl_runtime.apiserver.kinds.pod.pod_volumes import (
     resource_field_causes,
 )
 from kubectl_runtime.apiserver.names import port_name_errors, qualified_name_errors
-from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import value_of
 
 _FOR_CONTAINERS = {"cpu", "memory", "ephemeral-storage"}

@@ -17,7 +17,7 @@ from kubectl_runtime.apiserver.kinds.pod.containers import (
 )
 from kubectl_runtime.apiserver.kinds.pod.pod_volumes import VOLUME
 from kubectl_runtime.apiserver.names import label_value_errors, qualified_name_errors
-from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import remembers_good
 
 _REQUIRED, _PREFERRED = (f"{verb}DuringSchedulingIgnoredDuringExecution" for verb in ("required", "preferred"))

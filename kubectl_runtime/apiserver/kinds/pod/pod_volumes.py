@@ -10,7 +10,7 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import CONFIG_KEY
 from kubectl_runtime.apiserver.names import qualified_name_errors
-from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import value_of
 
 ENVIRONMENT_PATHS = ("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",

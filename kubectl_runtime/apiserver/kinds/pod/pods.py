@@ -19,7 +19,8 @@ from kubectl_runtime.apiserver.kinds.plain import SYSTEM_PRIORITIES
 from kubectl_runtime.apiserver.kinds.pod.pod_validation import pod_spec_causes
 from kubectl_runtime.apiserver.kinds.pod.warnings import name_warnings, template_warnings
 from kubectl_runtime.apiserver.names import dns_subdomain_errors
-from kubectl_runtime.apiserver.strategy import Object, StrategyContext
+from kubectl_runtime.apiserver.strategy import StrategyContext
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.quantities import canonical, value_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from kubectl_runtime.apiserver.kinds.base import ip_warnings
 from kubectl_runtime.apiserver.names import dns_label_errors, label_value_errors
-from kubectl_runtime.apiserver.strategy import Object
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import remembers_good
 from kubectl_runtime.core.meta.quantities import value_of
 

@@ -31,6 +31,7 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver.errors import BodyDecodeError
+from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import canonical
 
 TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
@@ -228,8 +229,6 @@ def strict_path(place: Place) -> str:
         place = outer
     return "".join(reversed(parts)).removeprefix(".")
 
-
-Object = dict[str, Any]
 
 _ZEROS = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
           "Duration": "0s"}  # lists, maps, bytes and times are null

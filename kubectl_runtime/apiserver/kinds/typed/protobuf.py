@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from kubectl_runtime.apiserver.kinds.typed.decode import types
+from kubectl_runtime.apiserver.wire import Object
 
-Object = dict[str, Any]
 Fields = dict[int, "tuple[str, str] | Fields"]  # number -> (name, type), or the fields of a struct that JSON flattens
 
 MAGIC = b"k8s\x00"
