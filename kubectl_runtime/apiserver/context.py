@@ -35,7 +35,6 @@ class RequestContext:
 
     @property
     def user(self) -> str:
-        """The user's name."""
         return self.user_info.name
 
     @property
@@ -53,7 +52,6 @@ class RequestContext:
 
     @property
     def dry_run(self) -> bool:
-        """Whether the request stores nothing."""
         return self.options is not None and self.options.dry_run
 
     @property
@@ -93,7 +91,6 @@ def answer_object(ctx: RequestContext, obj: Object, status: int = 200) -> HttpRe
 
 
 def answer_one(ctx: RequestContext, version: Version, status: int = 200) -> HttpResponse:
-    """Answer with a stored object."""
     form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=False)
     return answer_bytes(ctx, form.one(version), status)
 

@@ -339,7 +339,6 @@ class ApiCore:
 
 
 def refusal(request: HttpRequest, error: errors.StatusError) -> HttpResponse:
-    """The answer that reports an error."""
     status = error.to_status()
     headers = list(error.headers)
     if wants_protobuf_only(request):

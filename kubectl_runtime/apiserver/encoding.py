@@ -136,7 +136,6 @@ class _Scanner:
             self._value("looking for beginning of value")
 
     def _key(self, where: str) -> None:
-        """Read a key and its colon."""
         if self._space() != 0x22:
             raise self._unexpected(where)
         self._string()

@@ -84,7 +84,6 @@ class StatusError(Exception):
         self.delay = delay
 
     def to_status(self) -> Object:
-        """The Status object that answers the request."""
         details = dict(self.details) if self.details is not None else {}
         if self.causes:
             details["causes"] = [cause.to_dict() for cause in self.causes]

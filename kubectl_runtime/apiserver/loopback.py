@@ -12,7 +12,6 @@ _CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 
 
 def path_of(resource_type: ServedResource, namespace: str, name: str = "", subresource: str = "") -> str:
-    """The path of a collection, an object or a subresource."""
     root = f"/apis/{resource_type.group}" if resource_type.group else "/api"
     scope = f"/namespaces/{namespace}" if resource_type.namespaced and namespace else ""
     return f"{root}/{resource_type.version}{scope}/{resource_type.plural}" + "".join(

@@ -81,7 +81,6 @@ def _managers(entries: Iterable[Object]) -> list[Cause]:
 
 
 def manager_causes(manager: str, field: str) -> list[Cause]:
-    """The causes of an invalid manager name."""
     causes = [errors.too_long(field, MAX_MANAGER)] if len(manager.encode()) > MAX_MANAGER else []
     return causes if manager.isprintable() else causes + [
         errors.invalid_value(field, manager, f"invalid character U+{ord(character):04X} (at position {index})")
@@ -89,7 +88,6 @@ def manager_causes(manager: str, field: str) -> list[Cause]:
 
 
 def label_causes(labels: Object) -> list[Cause]:
-    """The causes of invalid labels."""
     causes = []
     for key, value in labels.items():
         causes += [errors.invalid_value("metadata.labels", key, error) for error in qualified_name_errors(key)]
@@ -98,7 +96,6 @@ def label_causes(labels: Object) -> list[Cause]:
 
 
 def annotation_causes(annotations: Object) -> list[Cause]:
-    """The causes of invalid annotations."""
     causes = [errors.invalid_value("metadata.annotations", key, error)
               for key in annotations for error in qualified_name_errors(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > MAX_ANNOTATIONS:

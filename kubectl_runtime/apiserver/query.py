@@ -69,7 +69,6 @@ class Requirement:
     number: int = 0
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy the term."""
         value = labels.get(self.key)
         if self.operator == "exists":
             return value is not None
@@ -139,7 +138,6 @@ def _is_identifier(token: str) -> bool:
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """Parse a label selector."""
     lexer = _Lexer(text)
     requirements: list[Requirement] = []
     while True:
@@ -298,7 +296,6 @@ def refused(kind: str, causes: Sequence[Cause]) -> errors.StatusError:
 
 
 def dry_run_causes(values: list[str]) -> list[Cause]:
-    """The causes of invalid dryRun values."""
     return [errors.not_supported("dryRun", values, ["All"])] if set(values) - {"All"} else []
 
 
@@ -438,7 +435,6 @@ class ContinueToken:
     start: str  # the lowest key of the next page; within the namespace if the list has one
 
     def encode(self) -> str:
-        """The token as text."""
         body = json.dumps({"v": _VERSION, "rv": self.rv, "start": self.start}, separators=(",", ":"))
         return base64.urlsafe_b64encode(body.encode()).decode().rstrip("=")
 
@@ -510,7 +506,6 @@ class Shards:
     text: str
 
     def matches(self, version: Version) -> bool:
-        """Whether an object is in one of the ranges."""
         found = version.uid_hash if self.field == "uid" else _hash_of_namespace(version.namespace)
         return any(first <= found < end for first, end in self.ranges)
 

@@ -55,7 +55,6 @@ class Column:
     description: str = ""
 
     def definition(self) -> Object:
-        """The entry of ``columnDefinitions``."""
         return {"name": self.name, "type": self.type, "format": self.format,
                 "description": self.description or self.name, "priority": self.priority}
 
@@ -361,7 +360,6 @@ class Storage:
         return found
 
     def get(self, key: str, namespace: str, name: str) -> Version | None:
-        """The current version of an object."""
         bucket = self.buckets.get(key)
         return bucket.objects.get(f"{namespace}/{name}" if namespace else name) if bucket else None
 
@@ -551,5 +549,4 @@ class Cluster:
         self._callbacks[callback] = None
 
     def new_uid(self) -> str:
-        """A fresh uid."""
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))

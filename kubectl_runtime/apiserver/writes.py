@@ -72,7 +72,6 @@ def check_namespace(ctx: RequestContext, obj: Object) -> None:
 
 
 def check_name(ctx: RequestContext, obj: Object) -> None:
-    """Check that the name of an updated object is the path's."""
     name = obj["metadata"].get("name") or ""
     if not name:
         raise errors.bad_request(f"the name of the object ({ctx.info.name} based on URL) was undeterminable: name must "

@@ -309,7 +309,6 @@ def _literal(value: str | float) -> str:
 
 
 def _may_be_literal(value: Any) -> bool:
-    """Whether msgspec accepts the value in a Literal."""
     if isinstance(value, str):
         return not re.search("[\ud800-\udfff]", value)
     return isinstance(value, int) and not isinstance(value, bool) and -2**63 <= value < 2**63

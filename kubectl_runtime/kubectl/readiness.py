@@ -243,7 +243,6 @@ def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, pro
 
 
 def _look(wait: Wait, left: TimeLeft, stop: StopToken | None) -> tuple[bool, KubeError | None]:
-    """Return whether the wait is over, and its error."""
     found: list[bool] = []
 
     def look(obj: Any) -> bool:

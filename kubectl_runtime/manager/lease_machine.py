@@ -292,7 +292,6 @@ def _taken(rules: Rules, state: LeaseState, found: LeaseRecord | None, now: Now)
 
 
 def _ours(rules: Rules, before: LeaseRecord, now: Now) -> LeaseRecord:
-    """The record of a renewal."""
     date = format_micro_time(now.date)
     return LeaseRecord(rules.identity, rules.lease, before.acquire_time or date, date, before.transitions)
 

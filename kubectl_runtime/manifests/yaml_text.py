@@ -71,7 +71,6 @@ class _NoResolver:
             raise YamlError("exceeded max depth")
 
     def ascend_resolver(self) -> None:
-        """Leave a level."""
         self._levels -= 1
 
 

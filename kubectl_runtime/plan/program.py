@@ -272,12 +272,10 @@ class _Guard:
         raise OutsideRefused(address)
 
     def begins(self, thread: threading.Thread) -> None:
-        """A thread is started."""
         if not _is_one_of(self._others, threading.get_ident()):
             self.started.append(thread)
 
     def _address(self, event: str, args: tuple[Any, ...]) -> str | None:
-        """The refused address, or None."""
         if event == "open":
             return self._file(args[0], args[1], args[2])
         if event in _HOSTS:
@@ -321,7 +319,6 @@ def _is_one_of(threads: Iterable[threading.Thread], ident: int) -> bool:
 
 
 def _text(path: Any) -> str | None:
-    """A path as text; None for an open file descriptor."""
     if isinstance(path, int) or path is None:
         return None
     try:

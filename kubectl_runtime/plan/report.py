@@ -347,7 +347,6 @@ def printable(text: str) -> str:
 
 
 def _plain(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON values."""
     return {"empty": plan.empty, "source": plan.source, "seconds": plan.seconds, "runs": plan.runs,
             "counts": {"create": len(plan.created), "change": len(plan.changed), "delete": len(plan.deleted),
                        "failed": len(plan.failed), "loops": len(plan.loops), "unknown": len(plan.unknown)},

@@ -62,7 +62,6 @@ class _Expansion:
         self._at = self._names = self._depth = 0
 
     def text(self) -> str:
-        """The expanded expression."""
         [whole] = self._parts("")
         return whole
 

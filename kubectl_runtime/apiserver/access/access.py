@@ -262,7 +262,6 @@ class Access:
             return self._rbac.rules_for(user, namespace)
 
     def user_of_token(self, token: str) -> User | None:
-        """The user of a token."""
         return self._authenticator.user_of_token(token)
 
     @property

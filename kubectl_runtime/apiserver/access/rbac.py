@@ -92,7 +92,6 @@ ALL = "*"
 
 
 def allows(rule: Rule, attributes: Attributes) -> bool:
-    """Whether one rule allows the action."""
     verbs = rule.get("verbs") or ()
     if ALL not in verbs and attributes.verb not in verbs:
         return False
@@ -232,8 +231,6 @@ class Grant:
 
 
 class Rbac:
-    """The RBAC authorizer."""
-
     def __init__(self, source: RoleSource) -> None:
         self._source = source
 

@@ -115,7 +115,6 @@ def _answer(ctx: RequestContext, obj: Object, user: User) -> Object:
 
 
 def user_info(user: User) -> Object:
-    """A user as the UserInfo of reviews."""
     info: Object = {"username": user.name} if user.name else {}
     if user.uid:
         info["uid"] = user.uid

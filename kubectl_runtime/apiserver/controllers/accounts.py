@@ -42,7 +42,6 @@ class ServiceAccountController(_PerNamespace):
     object_name = "default"
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Create the account if it is missing."""
         if not version.deleting and cluster.storage.get(self.made, version.name, self.object_name) is None:
             submit(cluster, "POST", f"/api/v1/namespaces/{version.name}/serviceaccounts", {
                 "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.object_name}},
@@ -93,7 +92,6 @@ _DEFAULTS: tuple[tuple[str, Object], ...] = (
 
 
 def create_defaults(cluster: Cluster) -> None:
-    """Create the cluster's missing default objects."""
     for path, obj in _DEFAULTS:
         submit(cluster, "POST", path, obj, agent=AGENT)
 
@@ -113,7 +111,6 @@ class RoleAggregation(KeyQueue):
             self._keys |= dict.fromkeys(bucket.keys)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Write the rules of an aggregated role if they changed."""
         role = version.decode()
         selectors = [label_selector(each) for each in dig(role, "aggregationRule.clusterRoleSelectors") or ()]
         if not selectors or version.deleting:

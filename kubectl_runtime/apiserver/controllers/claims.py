@@ -82,7 +82,6 @@ class ClaimProtection(KeyQueue):
             self._keys |= {version.key: None for version in claims.scan(change.new.namespace) if version.deleting}
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Release a deleted claim that no Pod uses."""
         if version.deleting and CLAIM_PROTECTION in version.finalizers and not any(
                 users_of(cluster, version, scheduled=True)):
             _release(cluster, CLAIMS, version, CLAIM_PROTECTION)
@@ -95,7 +94,6 @@ class VolumeProtection(KeyQueue):
     storage = VOLUMES
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Release a deleted volume that is not bound."""
         if version.deleting and VOLUME_PROTECTION in version.finalizers and (
                 dig(version.decode(), "status.phase") != "Bound"):
             _release(cluster, VOLUMES, version, VOLUME_PROTECTION)
@@ -112,12 +110,10 @@ class VolumeBinder(KeyQueue):
         self._volumes: dict[str, None] = {}
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every claim and volume, and observe."""
         super().start(cluster)
         self._volumes = dict.fromkeys(cluster.storage.bucket(VOLUMES).keys)
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at every claim and volume."""
         super().look_again(cluster)
         self._volumes |= dict.fromkeys(cluster.storage.bucket(VOLUMES).keys)
 
@@ -136,7 +132,6 @@ class VolumeBinder(KeyQueue):
             self._keys |= {version.key: None for version in claims.scan(change.new.namespace)}
 
     def due(self) -> float | None:
-        """At once if a volume has changed, else as for every queue."""
         return 0.0 if self._volumes else super().due()
 
     def step(self, cluster: Cluster) -> None:
@@ -178,7 +173,6 @@ class VolumeBinder(KeyQueue):
 
 
 def is_bound(claim: Object) -> bool:
-    """Whether a claim has its volume."""
     return bool(dig(claim, "status.phase") == "Bound")
 
 

@@ -107,8 +107,6 @@ def schedule_of(text: str, zone: str) -> Schedule:
 
 
 class CronJobController(KeyQueue):
-    """Creates and deletes the Jobs of CronJobs."""
-
     name = "cronjob"
     storage = CRON_JOBS
     kind = "CronJob"
@@ -119,7 +117,6 @@ class CronJobController(KeyQueue):
         self._unexpected: dict[str, set[str]] = {}  # key of a CronJob -> uids of reported Jobs that others created
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Record ended Jobs, create the Job whose time has come, delete old Jobs."""
         cron = version.decode()
         jobs = [job for job in cluster.storage.bucket(JOBS).scan(version.namespace)
                 if any(owner.get("controller") and owner.get("uid") == version.uid for owner in job.owners)]

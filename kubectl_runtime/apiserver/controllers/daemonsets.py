@@ -56,7 +56,6 @@ def node_of(pod: Object) -> str:
 
 
 def pod_spec(spec: Object, node: str) -> Object:
-    """The spec of the Pod for a Node."""
     affinity = dict(spec.get("affinity") or {})
     affinity["nodeAffinity"] = {
         **(affinity.get("nodeAffinity") or {}), "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -93,7 +92,6 @@ class DaemonSetController(KeyQueue):
             self._keys |= dict.fromkeys(self._cluster.storage.bucket(DAEMON_SETS).keys)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Create and delete Pods, then write the status."""
         obj = version.decode()
         spec = obj["spec"]
         known = revisions.newest(cluster, version, self.kind, obj, label=HASH)

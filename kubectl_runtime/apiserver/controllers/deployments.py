@@ -206,7 +206,6 @@ class ReplicaSet:
 
     @property
     def replicas(self) -> int:
-        """The number of replicas in its spec."""
         return int(self.obj["spec"].get("replicas", 1))
 
     @property
@@ -238,7 +237,6 @@ class Rollout:
 
     @property
     def sets(self) -> list[ReplicaSet]:
-        """All ReplicaSets."""
         return [*self.old, self.new] if self.new else self.old
 
 
@@ -398,15 +396,12 @@ _PATIENCE = 2.0  # seconds; creation times are in whole seconds
 
 
 class DeploymentController(KeyQueue):
-    """Rolls Deployments out."""
-
     name = "deployment"
     storage = DEPLOYMENTS
     kind = "Deployment"
     children = (REPLICA_SETS,)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Take one step of the rollout."""
         rollout = look(cluster, version)
         spec = rollout.obj["spec"]
         if version.deleting:

@@ -39,7 +39,6 @@ class _OfServices(KeyQueue):
         self._selected: dict[str, set[str]] = {}  # key of a Service -> keys of the Pods that its selector matches
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every Service, and observe."""
         self._selected.clear()
         super().start(cluster)
 
@@ -124,8 +123,6 @@ def _host_name(pod: Object, service: Version) -> str:
 
 
 class EndpointsController(_OfServices):
-    """Writes Endpoints."""
-
     name = "endpoint"
     written = ENDPOINTS
 
@@ -172,7 +169,6 @@ class EndpointsController(_OfServices):
             self._gone = [*self._gone, change.new.key]
 
     def due(self) -> float | None:
-        """At once if a Service was deleted, else as for every queue."""
         return 0.0 if self._gone else super().due()
 
     def step(self, cluster: Cluster) -> None:
@@ -187,13 +183,10 @@ class EndpointsController(_OfServices):
 
 
 class EndpointSliceController(_OfServices):
-    """Writes EndpointSlices."""
-
     name = "endpointslice"
     written = SLICES
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Create, change and delete the slices of a Service."""
         service, kind = version.decode(), served_type(cluster, SLICES)
         if not dig(service, "spec.selector") or version.deleting or kind is None:
             return

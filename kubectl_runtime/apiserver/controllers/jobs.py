@@ -67,7 +67,6 @@ def is_tracked(pod: Object) -> bool:
 
 
 def index_of(pod: Object) -> int | None:
-    """The completion index of a Pod of an Indexed Job."""
     text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
     return int(text) if text.isascii() and text.isdigit() else None
 
@@ -103,7 +102,6 @@ def wanted_pods(spec: Object, succeeded: int, active: int) -> int:
 
 
 def is_complete(spec: Object, succeeded: int, active: int) -> bool:
-    """Whether enough Pods have succeeded."""
     completions = spec.get("completions")
     return succeeded > 0 and not active if completions is None else succeeded >= completions
 
@@ -158,8 +156,6 @@ COMPONENT, OWN_NAME = "job-controller", "kubernetes.io/job-controller"
 
 
 class JobController(KeyQueue):
-    """Runs Jobs."""
-
     name = "job"
     storage = JOBS
     kind = "Job"
@@ -185,11 +181,9 @@ class JobController(KeyQueue):
             self._job_gone = True
 
     def due(self) -> float | None:
-        """At once if a Job was deleted, else as for every queue."""
         return 0.0 if self._job_gone else super().due()
 
     def step(self, cluster: Cluster) -> None:
-        """Look at some Jobs."""
         self._let_orphans_go(cluster)
         super().step(cluster)
 
@@ -398,7 +392,6 @@ class TtlAfterFinishedController(KeyQueue):
     storage = JOBS
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Delete the Job, or look again when its time is over."""
         job = version.decode()
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         ends = [entry["lastTransitionTime"] for entry in (job.get("status") or {}).get("conditions") or ()

@@ -21,8 +21,6 @@ T = TypeVar("T")
 
 
 class ControlLoop(Protocol):
-    """One controller."""
-
     name: str
 
     def start(self, cluster: Cluster) -> None:

@@ -44,7 +44,6 @@ class NamespaceController:
             self._terminating[change.new.namespace] = None
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at all terminating namespaces."""
         self._terminating |= dict.fromkeys(sorted(self._deleting))
 
     def due(self) -> float | None:

@@ -38,7 +38,6 @@ class Revision:
 
     @property
     def template(self) -> Object:
-        """The Pod template."""
         template = self.obj["data"]["spec"]["template"]
         return {key: value for key, value in template.items() if key != "$patch"}
 

@@ -52,7 +52,6 @@ def limits_of(spec: Object) -> Limits:
 
 
 def _share(value: Any, whole: int, *, up: bool) -> int:
-    """A number, or a percentage of the whole."""
     if isinstance(value, int):
         return value
     part = whole * int(str(value).rstrip("%")) / 100
@@ -114,7 +113,6 @@ _COUNTS = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", 
 
 
 def condition(status: Object, kind: str) -> Object | None:
-    """The condition of a type."""
     return next((entry for entry in status.get("conditions") or () if entry["type"] == kind), None)
 
 
@@ -151,7 +149,6 @@ def counted(deployment: Object, sets: Iterable[Object], newest: Object | None, l
 
 
 def complete(deployment: Object, status: Object) -> bool:
-    """Whether the rollout has finished."""
     replicas = deployment["spec"].get("replicas", 1)
     return bool(status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == replicas)
 
@@ -199,5 +196,4 @@ def change_of(status: Object) -> Object:
 
 
 def differs(status: Object, before: Object) -> bool:
-    """Whether a status differs from the stored one."""
     return any(before.get(key) != value for key, value in change_of(status).items())

@@ -49,8 +49,6 @@ class Member:
 
 
 class StatefulSetController(KeyQueue):
-    """Runs StatefulSets."""
-
     name = "statefulset"
     storage = SETS
     kind = "StatefulSet"
@@ -63,7 +61,6 @@ class StatefulSetController(KeyQueue):
                            self._cluster.storage.bucket(SETS).scan(change.new.namespace)} if self._cluster else {}
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Write the status, then take the next step."""
         obj = version.decode()
         spec, before = obj["spec"], obj.get("status") or {}
         known = revisions.newest(cluster, version, self.kind, obj, label="controller.kubernetes.io/hash")

@@ -195,7 +195,6 @@ class CrdController:
             self._terminating.pop(f"{group}/{plural}", None)
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at every definition."""
         for version in cluster.storage.bucket(STORAGE).scan(""):
             self._note(version)
 
@@ -342,7 +341,6 @@ class ConversionCache:
         self._cluster: Cluster | None = None
 
     def start(self, cluster: Cluster) -> None:
-        """Observe."""
         if self._cluster is None:
             self._cluster = cluster
             cluster.storage.observers.append(self._observe)

@@ -66,7 +66,6 @@ def storage_versions(crd: Object) -> list[str]:
 
 
 def spec_causes(crd: Object, old: Object | None = None) -> list[Cause]:
-    """The causes of an invalid spec, on create and on update of `old`."""
     spec = crd.get("spec") or {}
     names, versions = spec.get("names") or {}, spec.get("versions") or []
     return [*_group_causes(spec.get("group") or ""), *_scope_causes(spec.get("scope") or ""),
@@ -309,13 +308,11 @@ CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
 def condition(crd: Object, kind: str) -> Object | None:
-    """The condition of a type."""
     conditions = (crd.get("status") or {}).get("conditions") or []
     return next((entry for entry in conditions if entry["type"] == kind), None)
 
 
 def is_true(crd: Object, kind: str) -> bool:
-    """Whether a condition is True."""
     return (condition(crd, kind) or {}).get("status") == "True"
 
 
@@ -382,7 +379,6 @@ class CrdStrategy(BuiltinStrategy):
         return ResetFields(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate names, versions, schemas, columns, paths."""
         return create_causes(obj)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:

@@ -268,7 +268,6 @@ class CustomStrategy(Strategy):
         return unknown + prune(obj, self.node)
 
     def default(self, obj: Object) -> None:
-        """Fill in the defaults of the schema."""
         apply_defaults(obj, self.node)
 
     def default_applied(self, obj: Object) -> None:
@@ -356,15 +355,12 @@ class CustomStrategy(Strategy):
         return rules_of(self.node)
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """The values of the CRD's selectableFields."""
         return {path: _text_at(obj, path) for path in self._fields}
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The names of the CRD's selectableFields."""
         return frozenset(self._fields)
 
     def scale_paths(self) -> tuple[str, str, str] | None:
-        """The paths of the CRD's scale subresource."""
         if self._scale is None:
             return None
         return (self._scale.get("specReplicasPath", ""), self._scale.get("statusReplicasPath", ""),

@@ -48,7 +48,6 @@ MAX_GRACE = 1 << 31  # seconds; a longer period has no end that can be written a
 
 
 def delete(ctx: RequestContext) -> HttpResponse:
-    """Delete one object."""
     options = delete_options(ctx.request, custom=ctx.type.is_custom)
     _warn(ctx, options)
 

@@ -151,7 +151,6 @@ def _admitted(ctx: RequestContext, kind: str, options: Object) -> Object:
 
 
 def _container(ctx: RequestContext, pod: Object, asked: str) -> str:
-    """The requested container, or the Pod's only one."""
     spec, name = pod["spec"], ctx.info.name
     groups = [[entry["name"] for entry in spec.get(field) or ()]
               for field in ("containers", "initContainers", "ephemeralContainers")]

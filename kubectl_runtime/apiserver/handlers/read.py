@@ -35,8 +35,6 @@ from kubectl_runtime.apiserver.wire import HttpResponse, Object, is_true
 
 @dataclass(slots=True)
 class ListRequest:
-    """The options of a list or watch."""
-
     labels: LabelSelector
     fields: FieldSelector
     limit: int

@@ -28,7 +28,6 @@ _SCALE = "autoscaling.v1.Scale"
 
 
 def get_scale(ctx: RequestContext) -> HttpResponse:
-    """The Scale of an object."""
     with ctx.cluster.locked():
         version = _stored(ctx)
     path = _paths(ctx)[0].removeprefix(".")
@@ -56,7 +55,6 @@ def update_scale(ctx: RequestContext) -> HttpResponse:
 
 
 def patch_scale(ctx: RequestContext) -> HttpResponse:
-    """Patch the Scale."""
     media = patch_type(ctx)
     ctx.options = write_options(ctx.request, "PatchOptions", apply=media == json_patch.APPLY_YAML)
 
@@ -155,7 +153,6 @@ def _owned(ctx: RequestContext, current: Version) -> Object:
 
 
 def _store(ctx: RequestContext, current: Version, before: Object, scale: Object) -> Version:
-    """Write the replicas of a Scale into the object."""
     if ctx.asks:
         scale = encoding.shape(admit(ctx, UPDATE, {"kind": "Scale", "apiVersion": "autoscaling/v1", **scale}, before),
                            _SCALE)[0]
@@ -262,7 +259,6 @@ def _check_bound(ctx: RequestContext, reference: Object | None) -> None:
 
 
 def _read(ctx: RequestContext) -> Object:
-    """The request's body."""
     try:
         value, _ = encoding.parse(ctx.request)
     except ValueError as error:

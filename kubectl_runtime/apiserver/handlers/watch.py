@@ -61,7 +61,6 @@ class OpenWatch:
 
     @property
     def closed(self) -> bool:
-        """Whether the stream has ended."""
         return self._closed
 
     @property

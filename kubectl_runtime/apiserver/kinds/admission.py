@@ -152,8 +152,6 @@ _WEBHOOK = r.Rules(
 
 
 class WebhookStrategy(BuiltinStrategy):
-    """ValidatingWebhookConfigurations."""
-
     has_generation = True
     generation_path = "webhooks"
     defaults = r.Defaults({
@@ -246,8 +244,6 @@ def _patch(patch_type: str, key: str) -> r.When:
 
 
 class MutatingPolicyStrategy(BuiltinStrategy):
-    """MutatingAdmissionPolicies."""
-
     has_generation = True
     defaults = r.Defaults({"spec.failurePolicy": "Fail", **_match_defaults("spec.matchConstraints")})
     rules = r.Rules(
@@ -263,8 +259,6 @@ class MutatingPolicyStrategy(BuiltinStrategy):
 
 
 class ValidatingPolicyStrategy(MutatingPolicyStrategy):
-    """ValidatingAdmissionPolicies."""
-
     rules = r.Rules(
         *_POLICY,
         r.when(r.lacks("spec.validations", "spec.auditAnnotations"),

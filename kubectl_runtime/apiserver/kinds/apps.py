@@ -101,7 +101,6 @@ class WorkloadStrategy(BuiltinStrategy):
     defaults = r.Defaults(_TEMPLATE)
 
     def default(self, obj: Object) -> None:
-        """Fill in the defaults of the kind, and the template's defaults."""
         super().default(obj)
         if (template := obj["spec"].get("template")) is not None:
             default_pod_spec(template["spec"])
@@ -114,7 +113,6 @@ class WorkloadStrategy(BuiltinStrategy):
         return shown
 
     def scale_paths(self) -> tuple[str, str, str] | None:
-        """The paths of replicas and selector."""
         return "spec.replicas", "status.replicas", "spec.selector"
 
     def scale_selector(self, obj: Object, path: str) -> str:
@@ -245,11 +243,9 @@ class PodTemplateStrategy(BuiltinStrategy):
     rules = r.Rules(("template", template_causes))
 
     def default(self, obj: Object) -> None:
-        """Fill in the template's defaults."""
         default_pod_spec(obj.setdefault("template", {}).setdefault("spec", {}))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The warnings of a changed template."""
         if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
             return []
         return template_warnings(obj["template"], "template.")
@@ -326,13 +322,11 @@ class StatefulSetStrategy(WorkloadStrategy):
     status_rules = _status("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
 
     def default(self, obj: Object) -> None:
-        """Fill in the defaults of the kind, the template's defaults, and those of the claims."""
         super().default(obj)
         for claim in obj["spec"].get("volumeClaimTemplates") or ():
             claim.update(apiVersion="v1", kind="PersistentVolumeClaim")
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The warnings of the template and of the claims."""
         found = super().warnings(obj, old)
         part = "" if old is None else ".Spec"  # surprising: the real server's path differs at updates
         for index, claim in enumerate(obj["spec"].get("volumeClaimTemplates") or ()):

@@ -362,7 +362,6 @@ def parse_cidr(text: str) -> Network | None:
 
 
 def is_ip(text: str) -> bool:
-    """Whether a text is an address."""
     return parse_ip(text) is not None
 
 
@@ -373,7 +372,6 @@ def canonical_ip_errors(name: str, *, prefix: bool = False) -> list[str]:  # noq
 
 
 def block_causes(text: str, path: str) -> list[Cause]:
-    """The causes of an invalid block of addresses."""
     network = parse_cidr(text)
     if network is None:
         return [errors.invalid_value(path, text, CIDR_MESSAGE)]

@@ -259,7 +259,6 @@ _EXCLUSIVE = (("Complete", "Failed"), ("Complete", "FailureTarget"), ("SuccessCr
 
 
 def job_status_causes(new: Object, old: Object) -> list[Cause]:
-    """The causes of an invalid status of ``new``, an update of ``old``."""
     spec, status, before = new["spec"], new.get("status") or {}, old.get("status") or {}
     now, then = true_conditions(status), true_conditions(before)
     changed = {key for key in status.keys() | before.keys() if status.get(key) != before.get(key)}
@@ -425,13 +424,11 @@ class JobStrategy(BuiltinStrategy):
     }, zero={"spec.podFailurePolicy.rules[*].onPodConditions[*].status": "True"})
 
     def default(self, obj: Object) -> None:
-        """Fill in the template's defaults, and labels from the template."""
         super().default(obj)
         default_pod_spec(obj["spec"]["template"]["spec"])
         _default_labels(obj)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Generate the selector and its labels."""
         super().prepare_create(obj, ctx)
         if not obj["spec"].get("manualSelector"):
             self._generate_selector(obj["spec"], obj["metadata"])
@@ -479,7 +476,6 @@ class JobStrategy(BuiltinStrategy):
                          if spec.get(key) != before.get(key)]
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The template's warnings."""
         return _warnings(obj, old, obj["spec"], "spec")
 
     def default_orphans(self) -> bool:
@@ -576,7 +572,6 @@ class CronJobStrategy(BuiltinStrategy):
     )
 
     def default(self, obj: Object) -> None:
-        """Fill in the defaults of the kind, and the template's defaults."""
         super().default(obj)
         default_pod_spec(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 

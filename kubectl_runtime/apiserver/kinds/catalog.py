@@ -63,7 +63,6 @@ class _Kind:
 
 
 def _cluster(*args: Any, **kwargs: Any) -> _Kind:
-    """A cluster-scoped row."""
     return replace(_Kind(*args, **kwargs), namespaced=False)
 
 

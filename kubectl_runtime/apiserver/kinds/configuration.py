@@ -70,7 +70,6 @@ def _secret_size(data: Object | None, path: str) -> list[Cause]:
 
 
 def _required_of_type(obj: Object, path: str) -> list[Cause]:
-    """The causes of keys that a known type of Secret requires."""
     kind, data = obj.get("type", ""), obj.get("data") or {}
     if kind == "kubernetes.io/service-account-token":
         annotation = "kubernetes.io/service-account.name"
@@ -107,7 +106,6 @@ class SecretStrategy(BuiltinStrategy):
     rules = r.Rules(("data", _keys, _secret_size), ("", _required_of_type))
 
     def default(self, obj: Object) -> None:
-        """Fill in the type, and merge stringData as base64."""
         put_default(obj, "type", "Opaque")
         if texts := obj.pop("stringData", None):
             data = obj.setdefault("data", {})
@@ -140,7 +138,6 @@ class ServiceAccountStrategy(BuiltinStrategy):
             obj["secrets"] = [{"name": entry["name"]} if entry.get("name") else {} for entry in obj["secrets"]]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Keep only the names of references to Secrets."""
         self.prepare_create(new, ctx)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:

@@ -78,11 +78,9 @@ class EndpointSliceStrategy(BuiltinStrategy):
             endpoint.pop("deprecatedTopology", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Drop the topology of the beta versions."""
         self.prepare_create(new, ctx)
 
     def generation_part(self, obj: Object) -> object:
-        """Everything except metadata, and the labels."""
         rest = {key: value for key, value in obj.items() if key not in ("metadata", "kind", "apiVersion")}
         return rest, obj["metadata"].get("labels") or {}
 

@@ -90,7 +90,6 @@ class EventStrategy(BuiltinStrategy):
         "source": _source, "type": "type"}
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The names of core/v1's fields."""
         return _CORE_FIELDS
 
     rules = r.Rules(*_common("reportingComponent"))
@@ -100,7 +99,6 @@ class NewEventStrategy(EventStrategy):
     """Events of events.k8s.io/v1."""
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The names of events.k8s.io/v1's fields."""
         return _NEW_FIELDS
 
     @property

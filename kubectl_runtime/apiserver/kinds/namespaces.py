@@ -53,7 +53,6 @@ class NamespaceStrategy(BuiltinStrategy):
     delete_returns_object = True
 
     def default(self, obj: Object) -> None:
-        """Fill in the label with the name, and the phase."""
         fill(obj.setdefault("status", {}), phase="Active")
         if name := obj.setdefault("metadata", {}).get("name"):
             labels = obj["metadata"].get("labels") or {}
@@ -181,7 +180,6 @@ class NodeStrategy(BuiltinStrategy):
             obj["spec"]["taints"] = [*taints, dict(NOT_READY)]
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn about obsolete fields."""
         found = []
         if obj["spec"].get("configSource") is not None:
             found.append("spec.configSource: the feature is removed")

@@ -110,7 +110,6 @@ class IngressStrategy(BuiltinStrategy):
     status_rules = r.Rules(("status.loadBalancer.ingress[*]", LOAD_BALANCER_POINT))
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add what admission adds."""
         super().prepare_create(obj, ctx)
         self.admit(obj, ctx)
 

@@ -64,8 +64,6 @@ def _hand_size(queuing: Object | None, path: str) -> list[Cause]:
 
 
 class PriorityLevelStrategy(BuiltinStrategy):
-    """PriorityLevelConfigurations."""
-
     has_generation = True
     defaults = r.Defaults({
         "spec.limited.nominalConcurrencyShares": 30, "spec.limited.lendablePercent": 0,
@@ -247,8 +245,6 @@ def _both_bounds(spec: Object, path: str) -> list[Cause]:
 
 
 class DisruptionBudgetStrategy(BuiltinStrategy):
-    """PodDisruptionBudgets."""
-
     has_status = True
     has_generation = True
     rules = r.Rules(

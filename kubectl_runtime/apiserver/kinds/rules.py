@@ -156,7 +156,6 @@ class Rules:
 
 def _check(found: list[Cause], checks: tuple[Any, ...], value: Any, path: str, seen: dict[int, set[Any]] | None,
            row: int, *, updated: bool = False, before: Any = None) -> None:
-    """Add the causes of a value to `found`."""
     for check in checks:
         if isinstance(check, Rules):
             found += check(value, path, seen=seen)

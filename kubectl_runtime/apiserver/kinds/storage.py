@@ -57,8 +57,6 @@ _FIXED_MODE = r.Fixed(lambda _, value: errors.immutable("volumeMode", value))  #
 
 
 class ClaimStrategy(BuiltinStrategy):
-    """PersistentVolumeClaims."""
-
     has_status = True
     delete_returns_object = True
 
@@ -78,7 +76,6 @@ class ClaimStrategy(BuiltinStrategy):
         self.admit(obj, ctx)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Set the data source in both fields."""
         super().prepare_update(new, old, subresource, ctx)
         if not subresource:
             _normalize_data_source(new["spec"], created=False)
@@ -203,8 +200,6 @@ def _source(spec: Object, path: str) -> Iterator[Cause]:
 
 
 class VolumeStrategy(BuiltinStrategy):
-    """PersistentVolumes."""
-
     has_status = True
     delete_returns_object = True
     defaults = r.Defaults({"status": {}, "status.phase": "Pending", "spec.persistentVolumeReclaimPolicy": "Retain",
@@ -234,12 +229,10 @@ class VolumeStrategy(BuiltinStrategy):
     )
 
     def default(self, obj: Object) -> None:
-        """Fill in the defaults of the kind, and the defaults of the source."""
         super().default(obj)
         default_volume_source(obj["spec"])
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add the protection."""
         protect(obj, "kubernetes.io/pv-protection")
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
@@ -306,8 +299,6 @@ class StorageClassStrategy(BuiltinStrategy):
 
 
 class AttributesClassStrategy(BuiltinStrategy):
-    """VolumeAttributesClasses."""
-
     delete_returns_object = True
     rules = r.Rules(
         *((key, r.fixed(f"updates to {key} are forbidden.")) for key in ("driverName", "parameters")),
@@ -316,7 +307,6 @@ class AttributesClassStrategy(BuiltinStrategy):
     )
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add the protection."""
         protect(obj, "kubernetes.io/vac-protection")
 
 
@@ -370,8 +360,6 @@ _NOT_INLINE = r.forbidden("may not be specified in the context of inline volumes
 
 
 class AttachmentStrategy(BuiltinStrategy):
-    """VolumeAttachments."""
-
     has_status = True
     delete_returns_object = True
     rules = r.Rules(
@@ -390,8 +378,6 @@ class AttachmentStrategy(BuiltinStrategy):
 
 
 class CapacityStrategy(BuiltinStrategy):
-    """CSIStorageCapacities."""
-
     rules = r.Rules(
         ("storageClassName", r.ANY_SUBDOMAIN),
         ("nodeTopology", selector_causes),

@@ -94,7 +94,6 @@ def waiting(spec: Object, reason: str) -> Object:
 
 
 def terminated(status: Object, code: int, now: datetime) -> Object:
-    """The status of a container that ends now."""
     running = (status.get("state") or {}).get("running") or {}
     ended = {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": format_time(now),
              "startedAt": running.get("startedAt") or format_time(now)}

@@ -112,7 +112,6 @@ def new_node(name: str) -> Object:
 
 
 def node_labels(name: str) -> dict[str, str]:
-    """The labels that a kubelet gives its Node."""
     return {"beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
             "kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
 

@@ -229,7 +229,6 @@ class KubeletLoop:
         self._next = 0.0 if self._pods or self._nodes else self._timers[0][0] if self._timers else None
 
     def _take(self, cluster: Cluster) -> list[Version]:
-        """The Pods of this step."""
         bucket, now = cluster.storage.bucket(PODS), cluster.clock.monotonic()
         if self._rules_seen != (version := self._kubelet.rules.version):
             self._rules_seen = version

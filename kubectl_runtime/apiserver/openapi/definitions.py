@@ -87,7 +87,6 @@ def name_of(resource_type: ServedResource) -> str:
 
 
 def list_name_of(resource_type: ServedResource) -> str:
-    """The name of the schema of the type's list."""
     return name_of(resource_type).rpartition(".")[0] + "." + resource_type.list_kind
 
 
@@ -131,7 +130,6 @@ def closure(names: Iterable[str]) -> list[str]:
 
 
 def references(node: Any) -> Iterator[str]:
-    """The definitions that a node refers to."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key == "$ref" and isinstance(value, str):  # JSONSchemaProps has a property named $ref

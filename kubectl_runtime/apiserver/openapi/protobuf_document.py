@@ -22,7 +22,6 @@ _DELIMITED, _DOUBLE = 2, 1
 
 
 def encode_document(document: Object) -> bytes:
-    """The whole v2 document."""
     return _message(_DOCUMENT, 16)(document)
 
 

@@ -41,7 +41,6 @@ class Media:
 
     @property
     def content_type(self) -> str:
-        """The media type of the answer."""
         return YAML if self.yaml else JSON
 
 
@@ -204,7 +203,6 @@ def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def quoted(text: str) -> str:
-    """A header's quoted string."""
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -264,7 +262,6 @@ def own_versions(resource_type: ServedResource, versions: list[Version]) -> list
 
 
 def shown_object(resource_type: ServedResource, version: Version) -> Object:
-    """One object with kind and apiVersion."""
     obj = version.decode() if is_as_stored(resource_type, version) else shown_objects(resource_type, [version])[0]
     return {"kind": resource_type.kind, "apiVersion": resource_type.api_version, **obj}
 

@@ -189,7 +189,6 @@ AGE_DESCRIPTION = "CreationTimestamp is a timestamp representing the server time
 
 
 def name_cell(obj: Object, _now: datetime) -> Any:
-    """The object's name."""
     return obj.get("metadata", {}).get("name", "")
 
 

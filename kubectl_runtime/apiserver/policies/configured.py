@@ -75,8 +75,6 @@ def expressions_of(spec: Object) -> Expressions:
 
 
 class Policies:
-    """The policies of one storage."""
-
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._read: dict[str, tuple[list[Version], tuple[Policy, ...]]] = {}
@@ -123,7 +121,6 @@ def _policies(defined: list[Version], bound: list[Version]) -> tuple[Policy, ...
 
 
 def match_of(match: Object) -> Match:
-    """The match of a policy or a binding."""
     rules = match.get("resourceRules")
     return Match(tuple(rules) if rules else None, tuple(match.get("excludeResourceRules") or ()),
                  match.get("matchPolicy") != "Exact",

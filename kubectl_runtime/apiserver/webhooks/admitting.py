@@ -73,7 +73,6 @@ class _Asking:
     again: set[Mutator] = field(default_factory=set)
 
     def note(self, hook: Mutator, *, changed: bool) -> None:
-        """Record a call."""
         if changed:
             self.again |= self.earlier
             self.earlier.clear()

@@ -36,8 +36,6 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 
 class Kind(NamedTuple):
-    """A group, version and kind."""
-
     group: str
     version: str
     kind: str

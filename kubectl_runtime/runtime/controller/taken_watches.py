@@ -277,7 +277,6 @@ class TakenWatches:
             self._known = {}
 
     def _store_for(self, plan: WatchPlan) -> Store[Any]:
-        """The store for the objects of `plan`."""
         view = scopes_of(plan)[0].view
         return self._stores[plan.api.resource.group, plan.api.resource.kind] if view is None else self._views[view]
 

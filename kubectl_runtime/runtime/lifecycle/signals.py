@@ -159,7 +159,6 @@ class _ProcessSignals:
             previous(number, frame)
 
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
-        """Pass this signal to the previous handlers."""
         self.restore()
         previous = self.previous.get(number)
         if self._is_ours(number):  # the program has put this handler back as a previous one

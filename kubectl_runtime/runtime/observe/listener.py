@@ -191,8 +191,6 @@ class _Body(io.RawIOBase):
 
 
 class _Exchange(ServerHandler):
-    """One request and its answer."""
-
     http_version = "1.1"
     server_software = "kubectl-runtime"
     headers: Any
@@ -498,7 +496,6 @@ class Listener:
             return False
 
     def _cut_longest_waiting(self) -> bool:
-        """Cut the connection that has waited longest; returns whether there was one."""
         with self.change:
             latest = time.monotonic() - SPARED
             waiting = [one for one in self._open

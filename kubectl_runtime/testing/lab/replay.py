@@ -305,7 +305,6 @@ def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Ma
 
 
 def _chosen(recording: Recording, number: int | None) -> list[RecordedRun]:
-    """All runs up to the target."""
     runs = recording.runs
     if not runs:
         raise RecordingError("there is no run in the recording")
@@ -320,8 +319,6 @@ def _chosen(recording: Recording, number: int | None) -> list[RecordedRun]:
 
 
 class _Player:
-    """One replay."""
-
     def __init__(self, recording: Recording, build: Callable[[Client], BoundController[Any] | Manager]) -> None:
         self._recording = recording
         self._began = recording.head.time
@@ -347,7 +344,6 @@ class _Player:
         self._step()
 
     def play(self, run: RecordedRun) -> Outcome:
-        """Play one run and return its outcome."""
         self._reach(run.position)
         self._next = self._following.get(run.position, len(self._recording.lines) - 1)
         begin = run.begin

@@ -54,7 +54,6 @@ def node_status(obj: Object, _now: datetime) -> str:
 
 
 def node_roles(obj: Object, _now: datetime) -> str:
-    """The roles in a Node's labels."""
     labels = obj["metadata"].get("labels") or {}
     roles = {key.removeprefix(_ROLE_LABEL) for key in labels if key.startswith(_ROLE_LABEL)}
     if labels.get("kubernetes.io/role"):
@@ -63,7 +62,6 @@ def node_roles(obj: Object, _now: datetime) -> str:
 
 
 def node_address(kind: str) -> Cell:
-    """The first address of a type."""
     return lambda obj, _now: next((entry.get("address") for entry in dig(obj, "status.addresses") or ()
                                    if entry.get("type") == kind), "<none>")
 
@@ -120,7 +118,6 @@ def modes(key: str) -> Cell:
 
 
 def claim(obj: Object, _now: datetime) -> str:
-    """The claim that a volume is bound to."""
     reference = dig(obj, "spec.claimRef")
     return f"{reference.get('namespace')}/{reference.get('name')}" if reference else ""
 
@@ -136,12 +133,10 @@ def amount(key: str) -> Cell:
 
 
 def phase(obj: Object, _now: datetime) -> str:
-    """The phase, or Terminating."""
     return "Terminating" if obj["metadata"].get("deletionTimestamp") else str(dig(obj, "status.phase") or "")
 
 
 def subjects(kind: str) -> Cell:
-    """The names of the subjects of a kind."""
     def cell(obj: Object, _now: datetime) -> str:
         chosen = [entry for entry in obj.get("subjects") or () if entry.get("kind") == kind]
         if kind == "ServiceAccount":
@@ -152,7 +147,6 @@ def subjects(kind: str) -> Cell:
 
 
 def role(obj: Object, _now: datetime) -> str:
-    """The role of a binding."""
     role = obj.get("roleRef") or {}
     return f"{role.get('kind', '')}/{role.get('name', '')}"
 
@@ -177,7 +171,6 @@ def signing_condition(obj: Object, _now: datetime) -> str:
 
 
 def seconds(key: str) -> Cell:
-    """A number of seconds."""
     def cell(obj: Object, _now: datetime) -> str:
         seconds = dig(obj, key)
         return "<none>" if seconds is None else f"{seconds}s"
@@ -186,7 +179,6 @@ def seconds(key: str) -> Cell:
 
 
 def service(obj: Object, _now: datetime) -> str:
-    """The Service of an APIService."""
     service = dig(obj, "spec.service")
     return f"{service.get('namespace')}/{service.get('name')}" if service else "Local"
 
@@ -198,7 +190,6 @@ def dangling(obj: Object, _now: datetime) -> str:
 
 
 def available(obj: Object, _now: datetime) -> str:
-    """The Available condition."""
     found = next((entry for entry in dig(obj, "status.conditions") or () if entry.get("type") == "Available"), None)
     if found is None:
         return "Unknown"
@@ -231,13 +222,11 @@ def unset(key: str) -> Cell:
 
 
 def param_kind(obj: Object, _now: datetime) -> str:
-    """The kind of the parameters."""
     kind = dig(obj, "spec.paramKind")
     return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else "<unset>"
 
 
 def param_ref(obj: Object, _now: datetime) -> str:
-    """The reference to the parameters."""
     reference = dig(obj, "spec.paramRef")
     if not reference:
         return "<unset>"
@@ -258,7 +247,6 @@ def length(key: str) -> Cell:
 
 
 def joined(key: str) -> Cell:
-    """The texts at a path, joined."""
     return lambda obj, _now: ",".join(dig(obj, key) or ()) or "<none>"
 
 

@@ -221,13 +221,11 @@ _ESCALATION = r.Rules(r.when(
 
 
 def pod_security_causes(context: Object, path: str, os: str) -> Iterator[Cause]:
-    """The causes of an invalid security context of a Pod."""
     yield from _POD_SECURITY(context, path)
     yield from _os_causes(context, path, os, _NOT_ON_WINDOWS_POD)
 
 
 def container_security_causes(context: Object, path: str, *, host_users: bool, os: str) -> Iterator[Cause]:
-    """The causes of an invalid security context of a container."""
     yield from _CONTAINER_SECURITY(context, path)
     if context.get("procMount") == "Unmasked" and host_users:
         yield errors.invalid_value(f"{path}.procMount", "Unmasked", "`hostUsers` must be false to use `Unmasked`")
@@ -325,7 +323,6 @@ _INIT_CONTAINER = r.Rules(*((key, _NO_SIDECAR) for key in ("lifecycle", "livenes
 
 
 def containers_causes(spec: Object, path: str, pod: PodContext) -> Iterator[Cause]:
-    """The causes of invalid containers of a pod spec."""
     names: set[str] = set()
     for key in ("containers", "initContainers", "ephemeralContainers"):
         host_ports: set[tuple[str, str, int]] = set()

@@ -24,7 +24,6 @@ _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", 
 
 
 def field_path_causes(reference: Object, path: str, supported: Iterable[str]) -> Iterator[Cause]:
-    """The causes of an invalid fieldRef."""
     field, version = reference.get("fieldPath", ""), reference.get("apiVersion", "")
     at = f"{path}.fieldPath"
     name, bracket, rest = field.partition("['")
@@ -47,7 +46,6 @@ def field_path_causes(reference: Object, path: str, supported: Iterable[str]) ->
 
 
 def resource_field_causes(reference: Object, path: str, *, in_volume: bool) -> Iterator[Cause]:
-    """The causes of an invalid resourceFieldRef."""
     resource, divisor = reference.get("resource", ""), reference.get("divisor") or "0"
     if in_volume and not reference.get("containerName"):
         yield errors.required(f"{path}.containerName")
@@ -72,13 +70,11 @@ def local_path_causes(text: str, path: str) -> Iterator[Cause]:
 
 
 def back_step_causes(text: str | None, path: str) -> Iterator[Cause]:
-    """The cause of a path with the part ``..``."""
     if ".." in (text or "").split("/"):
         yield errors.invalid_value(path, text, "must not contain '..'")
 
 
 def file_path_causes(text: str | None, path: str) -> Iterator[Cause]:
-    """The causes of an invalid path of a file in a volume."""
     if not text:
         yield errors.required(path)
         return
@@ -130,7 +126,6 @@ _CLAIM_SOURCE = r.Rules(
 
 
 def claim_causes(spec: Object | None, path: str) -> list[Cause]:
-    """The causes of an invalid spec of a PersistentVolumeClaim."""
     return _CLAIM_SOURCE(spec or {}, path)
 
 

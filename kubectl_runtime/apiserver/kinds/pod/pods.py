@@ -39,7 +39,6 @@ _SOURCE_DEFAULTS: dict[str, Object] = {
 
 
 def default_pod_spec(spec: Object) -> None:
-    """Fill in a pod spec."""
     put_default(spec, "restartPolicy", "Always")
     put_default(spec, "terminationGracePeriodSeconds", 30)
     put_default(spec, "dnsPolicy", "ClusterFirst")
@@ -382,7 +381,6 @@ class PodStrategy(BuiltinStrategy):
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate by the rules of the subresource."""
         if subresource == "status":
             return status_causes(new.get("status") or {}, old.get("status") or {})
         causes = pod_spec_causes(new["spec"], "spec")

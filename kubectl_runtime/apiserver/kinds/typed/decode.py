@@ -318,7 +318,6 @@ class _Struct:
         return {name: self.fields[name].zero() for name in self._always}
 
     def decode(self, value: Any, place: Place, unknown: list[str]) -> Object:
-        """Shape one struct."""
         if type(value) is not dict:
             raise mismatch(value, place, self.go_type)
         fields, shaped = self.fields, {}

@@ -135,7 +135,6 @@ class Match:
     where: Callable[[HttpRequest], bool] | None = None
 
     def matches(self, request: HttpRequest, info: RequestInfo) -> bool:
-        """Whether a request matches."""
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         qualified = f"{resource}.{info.group}" if info.group else resource
         return ((self.verbs is None or info.verb in self.verbs)

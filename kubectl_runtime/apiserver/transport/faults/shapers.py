@@ -201,7 +201,6 @@ class EventShaper:
         return []
 
     def feed(self, line: bytes) -> list[bytes]:
-        """Lines to send in place of an event."""
         self.count += 1
         return self.event(line)
 
