@@ -32,7 +32,7 @@ from kubectl_runtime.apiserver.kinds import plain as certificates
 from kubectl_runtime.apiserver.kinds import plain as rbac
 from kubectl_runtime.apiserver.kinds import plain as scheduling
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
-from kubectl_runtime.apiserver.kinds.columns.column_catalog import COLUMNS
+from kubectl_runtime.apiserver.kinds.columns import COLUMNS
 from kubectl_runtime.apiserver.kinds.pod import pods
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage import ALL_VERBS, ServedResource, Subresource

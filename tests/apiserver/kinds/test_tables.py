@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_runtime.apiserver.kinds.catalog import builtin_types
-from kubectl_runtime.apiserver.kinds.columns.workload_columns import ready, restarts, status
+from kubectl_runtime.apiserver.kinds.columns import ready, restarts, status
 from kubectl_runtime.apiserver.output.table import (
     JsonPathError,
     age,
