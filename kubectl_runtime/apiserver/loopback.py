@@ -3,11 +3,14 @@ budget), write as an administrator through the cluster's loopback, so that every
 
 from __future__ import annotations
 
+import msgspec
+
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.output.negotiation import encode
 from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object
 
+MANAGER = "kube-controller-manager"  # the component that makes most requests
 _CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
 
 
@@ -18,7 +21,8 @@ def path_of(resource_type: ServedResource, namespace: str, name: str = "", subre
         f"/{part}" for part in (name, subresource) if part)
 
 
-def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *, agent: str) -> HttpResponse | None:
+def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *,
+           agent: str = MANAGER) -> HttpResponse | None:
     """Make a request as a component of the cluster. Returns None if the server refused it (gone, conflict): the
     controller looks again anyway, or is asked to do so if a webhook refused the request."""
     request = HttpRequest(method, path, headers={
@@ -36,9 +40,28 @@ def served_type(cluster: Cluster, storage_key: str) -> ServedResource | None:
     return next(iter(cluster.registry.of_storage(storage_key)), None)
 
 
-def delete(cluster: Cluster, resource_type: ServedResource | None, version: Version, *, agent: str,
-           policy: str = "") -> None:
+Kind = ServedResource | str | None  # a type, or the key under which it is stored; None is a type that is not served
+
+
+def type_of(cluster: Cluster, kind: Kind) -> ServedResource | None:
+    """The type itself, None if it is not served."""
+    return served_type(cluster, kind) if isinstance(kind, str) else kind
+
+
+def create(cluster: Cluster, kind: Kind, namespace: str, content: Object) -> Object | None:
+    """Create an object from its content, to which kind and apiVersion are added. Returns the created object; None if
+    its type is not served or the server refused it."""
+    resource_type = type_of(cluster, kind)
+    if resource_type is None:
+        return None
+    body = {"apiVersion": resource_type.api_version, "kind": resource_type.kind, **content}
+    made = submit(cluster, "POST", path_of(resource_type, namespace), body)
+    return None if made is None else msgspec.json.decode(made.body)
+
+
+def delete(cluster: Cluster, kind: Kind, version: Version, *, agent: str = MANAGER, policy: str = "") -> None:
     """Delete an object if its uid is still the same and its type is served."""
+    resource_type = type_of(cluster, kind)
     if resource_type is None:
         return
     options: Object = {"preconditions": {"uid": version.uid}}
@@ -47,12 +70,17 @@ def delete(cluster: Cluster, resource_type: ServedResource | None, version: Vers
     submit(cluster, "DELETE", path_of(resource_type, version.namespace, version.name), options, agent=agent)
 
 
-def patch(cluster: Cluster, resource_type: ServedResource | None, version: Version, change: Object, *, agent: str,
+def patch(cluster: Cluster, kind: Kind, version: Version, change: Object, *, agent: str = MANAGER,
           subresource: str = "") -> bool:
-    """Merge a change into an object if its uid is still the same and its type is served. Returns whether the server
-    accepted it."""
+    """Merge a change into an object if its uid is the same and its type is served. Returns whether it was accepted."""
+    resource_type = type_of(cluster, kind)
     if resource_type is None:
         return False
     change = {**change, "metadata": {**change.get("metadata", {}), "uid": version.uid}}
     path = path_of(resource_type, version.namespace, version.name, subresource)
     return submit(cluster, "PATCH", path, change, agent=agent) is not None
+
+
+def patch_status(cluster: Cluster, kind: Kind, version: Version, status: Object) -> bool:
+    """`patch` of the status."""
+    return patch(cluster, kind, version, {"status": status}, subresource="status")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue
 from kubectl_runtime.apiserver.kinds.base import dig, label_selector
-from kubectl_runtime.apiserver.loopback import patch, served_type, submit
+from kubectl_runtime.apiserver.loopback import patch, submit
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 
@@ -121,4 +121,4 @@ class RoleAggregation(KeyQueue):
             if selected and other.name != version.name:
                 rules += [rule for rule in other.decode().get("rules") or () if rule not in rules]
         if rules != (role.get("rules") or []):
-            patch(cluster, served_type(cluster, ROLES), version, {"rules": rules}, agent=AGGREGATION_AGENT)
+            patch(cluster, ROLES, version, {"rules": rules}, agent=AGGREGATION_AGENT)

@@ -14,10 +14,9 @@ import math
 from datetime import datetime, timedelta
 from typing import Any
 
-from kubectl_runtime.apiserver.controllers.deployments import AGENT
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue
 from kubectl_runtime.apiserver.kinds.base import dig, label_selector, true_conditions
-from kubectl_runtime.apiserver.loopback import patch, served_type
+from kubectl_runtime.apiserver.loopback import patch, patch_status
 from kubectl_runtime.apiserver.policies.quotas import QUOTAS, text_of, usage
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
@@ -120,7 +119,7 @@ def _write(cluster: Cluster, version: Version, budget: Object, counts: Object, n
     if gone and counts["disruptedPods"]:
         status["disruptedPods"] = {**counts["disruptedPods"], **dict.fromkeys(gone)}
     if any(before.get(key) != value for key, value in status.items()):
-        patch(cluster, served_type(cluster, BUDGETS), version, {"status": status}, agent=AGENT, subresource="status")
+        patch_status(cluster, BUDGETS, version, status)
 
 
 class QuotaController(KeyQueue):
@@ -146,7 +145,7 @@ class QuotaController(KeyQueue):
         if all(before.get(key, {}) == value for key, value in status.items()):
             return
         cleared = {key: {**dict.fromkeys(before.get(key) or ()), **value} for key, value in status.items()}
-        patch(cluster, served_type(cluster, QUOTAS), version, {"status": cleared}, agent=AGENT, subresource="status")
+        patch_status(cluster, QUOTAS, version, cleared)
 
 
 NODES = "/nodes"
@@ -176,4 +175,4 @@ class NodeLifecycleController(KeyQueue):
             return
         taints = [taint for taint in before if taint["key"] not in own - wanted or taint.get("effect") != "NoSchedule"]
         taints += [{"key": key, "effect": "NoSchedule"} for key in sorted(wanted - own)]
-        patch(cluster, served_type(cluster, NODES), version, {"spec": {"taints": taints or None}}, agent=AGENT)
+        patch(cluster, NODES, version, {"spec": {"taints": taints or None}})

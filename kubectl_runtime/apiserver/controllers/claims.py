@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubectl_runtime.apiserver.controllers.deployments import AGENT
+from kubectl_runtime.apiserver.controllers.deployments import ENDED
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
 from kubectl_runtime.apiserver.kinds.base import dig, label_selector
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.loopback import create, delete, patch, patch_status
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.quantities import value_of
@@ -27,7 +27,6 @@ CLAIM_PROTECTION, VOLUME_PROTECTION = "kubernetes.io/pvc-protection", "kubernete
 _BOUND_BY, _COMPLETED = "pv.kubernetes.io/bound-by-controller", "pv.kubernetes.io/bind-completed"
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
-_ENDED = ("Succeeded", "Failed")
 
 
 def claims_of(pod: Object) -> Iterator[str]:
@@ -42,7 +41,7 @@ def claims_of(pod: Object) -> Iterator[str]:
 def users_of(cluster: Cluster, claim: Version, *, scheduled: bool) -> Iterator[Object]:
     """The Pods that use a claim and have not ended; with `scheduled` only Pods that have a node."""
     for version in cluster.storage.bucket(PODS).scan(claim.namespace):
-        if version.fields.get("status.phase") in _ENDED or (scheduled and not version.fields.get("spec.nodeName")):
+        if version.fields.get("status.phase") in ENDED or (scheduled and not version.fields.get("spec.nodeName")):
             continue
         pod = version.decode()
         if claim.name in claims_of(pod):
@@ -66,7 +65,7 @@ def claim_problem(cluster: Cluster, version: Version, pod: Object) -> str:
 
 def _release(cluster: Cluster, storage: str, version: Version, finalizer: str) -> None:
     kept = [name for name in version.finalizers if name != finalizer]
-    patch(cluster, served_type(cluster, storage), version, {"metadata": {"finalizers": kept or None}}, agent=AGENT)
+    patch(cluster, storage, version, {"metadata": {"finalizers": kept or None}})
 
 
 class ClaimProtection(KeyQueue):
@@ -178,11 +177,10 @@ def is_bound(claim: Object) -> bool:
 
 def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, kind: str) -> None:
     """Write an Event once that says why a claim waits."""
-    served = served_type(cluster, CLAIMS)
     known = any(event.get("reason") == reason and dig(event, "involvedObject.uid") == version.uid
                 for event in (each.decode() for each in cluster.storage.bucket("/events").scan(version.namespace)))
-    if served is not None and not known:
-        record_event(cluster, served, version, reason, message, component=COMPONENT, kind=kind)
+    if not known:
+        record_event(cluster, CLAIMS, version, reason, message, component=COMPONENT, kind=kind)
 
 
 def _fitting(cluster: Cluster, version: Version, claim: Object) -> list[Version]:
@@ -210,21 +208,19 @@ def _fitting(cluster: Cluster, version: Version, claim: Object) -> list[Version]
 
 
 def _provision(cluster: Cluster, version: Version, claim: Object, storage_class: Object) -> None:
-    volumes, claims = served_type(cluster, VOLUMES), served_type(cluster, CLAIMS)
     spec, provisioner, name = claim["spec"], storage_class["provisioner"], f"pvc-{version.uid}"
-    if volumes is None or claims is None or cluster.storage.get(VOLUMES, "", name) is not None:
+    if cluster.storage.get(VOLUMES, "", name) is not None:
         return
-    made = submit(cluster, "POST", path_of(volumes, ""), {
-        "apiVersion": "v1", "kind": "PersistentVolume",
+    made = create(cluster, VOLUMES, "", {
         "metadata": {"name": name, "annotations": {_PROVISIONED_BY: provisioner}},
         "spec": {"capacity": {"storage": dig(spec, "resources.requests.storage") or "1Gi"},
                  "accessModes": spec.get("accessModes") or [], "volumeMode": spec.get("volumeMode") or "Filesystem",
                  "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
                  "storageClassName": spec["storageClassName"], "claimRef": _reference(version),
                  "mountOptions": storage_class.get("mountOptions") or [],
-                 "csi": {"driver": provisioner.replace("kubernetes.io/", ""), "volumeHandle": name}}}, agent=AGENT)
+                 "csi": {"driver": provisioner.replace("kubernetes.io/", ""), "volumeHandle": name}}})
     if made is not None:
-        record_event(cluster, claims, version, "ProvisioningSucceeded", f"Successfully provisioned volume {name}",
+        record_event(cluster, CLAIMS, version, "ProvisioningSucceeded", f"Successfully provisioned volume {name}",
                      component=provisioner)
         volume = cluster.storage.get(VOLUMES, "", name)
         if volume is not None:
@@ -239,11 +235,10 @@ def _reference(claim: Version) -> Object:
 def _bind(cluster: Cluster, version: Version, volume: Version) -> None:
     """Bind a claim and a volume: first the volume, then the claim."""
     notes = {} if _PROVISIONED_BY in (volume.decode()["metadata"].get("annotations") or {}) else {_BOUND_BY: "yes"}
-    patch(cluster, served_type(cluster, VOLUMES), volume,
-          {"metadata": {"annotations": notes}, "spec": {"claimRef": _reference(version)}}, agent=AGENT)
-    patch(cluster, served_type(cluster, CLAIMS), version, {
-        "metadata": {"annotations": {_COMPLETED: "yes", _BOUND_BY: "yes"}},
-        "spec": {"volumeName": volume.name}}, agent=AGENT)
+    patch(cluster, VOLUMES, volume, {
+        "metadata": {"annotations": notes}, "spec": {"claimRef": _reference(version)}})
+    patch(cluster, CLAIMS, version, {
+        "metadata": {"annotations": {_COMPLETED: "yes", _BOUND_BY: "yes"}}, "spec": {"volumeName": volume.name}})
     current = cluster.storage.get(CLAIMS, version.namespace, version.name)
     if current is not None:
         _complete(cluster, current, current.decode(), volume.name)
@@ -258,19 +253,17 @@ def _complete(cluster: Cluster, version: Version, claim: Object, name: str) -> N
         obj = volume.decode()
         reference = dig(obj, "spec.claimRef")
         if reference is None:
-            patch(cluster, served_type(cluster, VOLUMES), volume, {
-                "metadata": {"annotations": {_BOUND_BY: "yes"}},
-                "spec": {"claimRef": _reference(version)}}, agent=AGENT)
+            patch(cluster, VOLUMES, volume, {
+                "metadata": {"annotations": {_BOUND_BY: "yes"}}, "spec": {"claimRef": _reference(version)}})
         elif reference.get("uid") not in (None, "", version.uid) or reference.get("name") != version.name:
             return
         if _COMPLETED not in (claim["metadata"].get("annotations") or {}):
-            patch(cluster, served_type(cluster, CLAIMS), version, {"metadata": {"annotations": {_COMPLETED: "yes"}}},
-                  agent=AGENT)
+            patch(cluster, CLAIMS, version, {"metadata": {"annotations": {_COMPLETED: "yes"}}})
         status = {"phase": "Bound", "accessModes": obj["spec"].get("accessModes") or [],
                   "capacity": obj["spec"].get("capacity") or {}}
     before = claim.get("status") or {}
     if any(before.get(key) != value for key, value in status.items()):
-        patch(cluster, served_type(cluster, CLAIMS), version, {"status": status}, agent=AGENT, subresource="status")
+        patch_status(cluster, CLAIMS, version, status)
 
 
 def _look_at_volume(cluster: Cluster, version: Version) -> None:
@@ -287,7 +280,6 @@ def _look_at_volume(cluster: Cluster, version: Version) -> None:
         elif uid:
             wanted = "Released"
     if wanted != phase and not (version.deleting and wanted == "Available"):
-        patch(cluster, served_type(cluster, VOLUMES), version, {"status": {"phase": wanted}}, agent=AGENT,
-              subresource="status")
+        patch_status(cluster, VOLUMES, version, {"phase": wanted})
     if wanted == "Released" and dig(volume, "spec.persistentVolumeReclaimPolicy") == "Delete" and not version.deleting:
-        delete(cluster, served_type(cluster, VOLUMES), version, agent=AGENT)
+        delete(cluster, VOLUMES, version)

@@ -16,12 +16,10 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import msgspec
-
-from kubectl_runtime.apiserver.controllers.deployments import AGENT, owner_reference
+from kubectl_runtime.apiserver.controllers.deployments import owner_reference
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
 from kubectl_runtime.apiserver.kinds.base import true_conditions
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.loopback import create, delete, patch_status
 from kubectl_runtime.apiserver.storage import Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time, nanoseconds_of
@@ -130,8 +128,7 @@ class CronJobController(KeyQueue):
             change = {**dict.fromkeys(before.keys() - status.keys()), **status}
             if not change.get("active"):
                 change["active"] = None
-            patch(cluster, served_type(cluster, CRON_JOBS), version, {"status": change}, agent=AGENT,
-                  subresource="status")
+            patch_status(cluster, CRON_JOBS, version, change)
         _clean_up(cluster, version, cron["spec"], jobs)
 
     def _report_unexpected(self, cluster: Cluster, version: Version, status: Object, jobs: list[Version]) -> None:
@@ -189,8 +186,7 @@ class CronJobController(KeyQueue):
 
 
 def _leap(schedule: Schedule, moment: datetime, now: datetime, missed: int) -> datetime:
-    """The moment from which to search for the next time after a missed one: the missed time, or a later moment if very
-    many were missed."""
+    """Where the search for the next time begins after a missed one: that time, or later if very many were missed."""
     if missed <= _MANY * 10:
         return moment
     return max(moment, now - 2 * ((schedule.after(moment) or moment) - moment) - timedelta(days=1))
@@ -220,25 +216,22 @@ def _note_ends(cluster: Cluster, version: Version, status: Object, jobs: list[Ve
 
 
 def _make(cluster: Cluster, version: Version, cron: Object, due: datetime) -> Object | None:
-    jobs, template = served_type(cluster, JOBS), cron["spec"]["jobTemplate"]
-    if jobs is None:
-        return None
+    template = cron["spec"]["jobTemplate"]
     meta, zone = template.get("metadata") or {}, cron["spec"].get("timeZone")
     name = f"{version.name}-{int(due.timestamp()) // 60}"
     shown = due.astimezone(ZoneInfo(zone)).isoformat() if zone else format_time(due)
-    made = submit(cluster, "POST", path_of(jobs, version.namespace), {
-        "apiVersion": "batch/v1", "kind": "Job", "spec": template["spec"], "metadata": {
+    made = create(cluster, JOBS, version.namespace, {
+        "spec": template["spec"], "metadata": {
             "name": name, "labels": meta.get("labels") or {},
             "annotations": {**(meta.get("annotations") or {}), SCHEDULED: shown},
-            "ownerReferences": [owner_reference(version, "CronJob")]}}, agent=AGENT)
+            "ownerReferences": [owner_reference(version, "CronJob")]}})
     if made is None:
         existing = cluster.storage.get(JOBS, version.namespace, name)
         mine = existing is not None and any(owner.get("uid") == version.uid for owner in existing.owners)
         return {"metadata": {"name": name, "uid": existing.uid, "resourceVersion": str(existing.rv)}} \
             if existing is not None and mine else None
     _tell(cluster, version, "SuccessfulCreate", f"Created job {name}")
-    result: Object = msgspec.json.decode(made.body)
-    return result
+    return made
 
 
 def _clean_up(cluster: Cluster, version: Version, spec: Object, jobs: list[Version]) -> None:
@@ -255,11 +248,9 @@ def _clean_up(cluster: Cluster, version: Version, spec: Object, jobs: list[Versi
 
 
 def _delete(cluster: Cluster, version: Version, job: Version) -> None:
-    delete(cluster, served_type(cluster, JOBS), job, agent=AGENT, policy="Background")
+    delete(cluster, JOBS, job, policy="Background")
     _tell(cluster, version, "SuccessfulDelete", f"Deleted job {job.name}")
 
 
 def _tell(cluster: Cluster, version: Version, reason: str, message: str, *, kind: str = "Normal") -> None:
-    own = served_type(cluster, CRON_JOBS)
-    if own is not None:
-        record_event(cluster, own, version, reason, message, component=COMPONENT, kind=kind)
+    record_event(cluster, CRON_JOBS, version, reason, message, component=COMPONENT, kind=kind)

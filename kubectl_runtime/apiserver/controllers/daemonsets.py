@@ -11,15 +11,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import msgspec
-
 from kubectl_runtime.apiserver.controllers import revisions
-from kubectl_runtime.apiserver.controllers.deployments import AGENT, PODS, claim, owner_reference, ready_for
+from kubectl_runtime.apiserver.controllers.deployments import PODS, claim, pod_metadata, ready_for
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event
 from kubectl_runtime.apiserver.controllers.revisions import HASH
 from kubectl_runtime.apiserver.kinds.base import dig
 from kubectl_runtime.apiserver.kubelet.nodes import selects, untolerated
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.loopback import create, delete, patch_status
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 
@@ -183,29 +181,20 @@ def _outdated(spec: Object, by_node: dict[str, list[Daemon]], nodes: dict[str, t
 
 
 def _make(cluster: Cluster, version: Version, obj: Object, node: str, update: str) -> None:
-    own, pods = served_type(cluster, DAEMON_SETS), served_type(cluster, PODS)
-    if own is None or pods is None:
-        return
     template = obj["spec"]["template"]
-    meta = {key: value for key, value in (template.get("metadata") or {}).items()
-            if key in ("labels", "annotations", "finalizers")}
     generation = (obj["metadata"].get("annotations") or {}).get("deprecated.daemonset.template.generation", "1")
-    made = submit(cluster, "POST", path_of(pods, version.namespace), {
-        "apiVersion": "v1", "kind": "Pod", "spec": pod_spec(template["spec"], node), "metadata": {
-            **meta, "generateName": f"{version.name}-",
-            "labels": {**(meta.get("labels") or {}), HASH: update, GENERATION: generation},
-            "ownerReferences": [owner_reference(version, "DaemonSet")]}}, agent=AGENT)
+    made = create(cluster, PODS, version.namespace, {
+        "spec": pod_spec(template["spec"], node),
+        "metadata": pod_metadata(version, "DaemonSet", template, {HASH: update, GENERATION: generation})})
     if made is not None:
-        name = msgspec.json.decode(made.body)["metadata"]["name"]
-        record_event(cluster, own, version, "SuccessfulCreate", f"Created pod: {name}", component=COMPONENT)
+        record_event(cluster, DAEMON_SETS, version, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}",
+                     component=COMPONENT)
 
 
 def _delete(cluster: Cluster, version: Version, daemon: Daemon) -> None:
-    own = served_type(cluster, DAEMON_SETS)
-    delete(cluster, served_type(cluster, PODS), daemon.version, agent=AGENT)
-    if own is not None:
-        record_event(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {daemon.version.name}",
-                     component=COMPONENT)
+    delete(cluster, PODS, daemon.version)
+    record_event(cluster, DAEMON_SETS, version, "SuccessfulDelete", f"Deleted pod: {daemon.version.name}",
+                 component=COMPONENT)
 
 
 def _tell_counts(cluster: Cluster, version: Version, obj: Object, by_node: dict[str, list[Daemon]],
@@ -227,5 +216,4 @@ def _tell_counts(cluster: Cluster, version: Version, obj: Object, by_node: dict[
     status = {key: value if value or key in always else None for key, value in counts.items()}
     before = obj.get("status") or {}
     if any(before.get(key) != value for key, value in status.items()):
-        patch(cluster, served_type(cluster, DAEMON_SETS), version, {"status": status}, agent=AGENT,
-              subresource="status")
+        patch_status(cluster, DAEMON_SETS, version, status)

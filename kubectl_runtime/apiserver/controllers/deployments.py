@@ -23,8 +23,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event
 from kubectl_runtime.apiserver.controllers.rollout import (
     DESIRED,
@@ -45,13 +43,12 @@ from kubectl_runtime.apiserver.controllers.rollout import (
     tell_progress,
 )
 from kubectl_runtime.apiserver.kinds.base import dig, label_selector
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.loopback import create, delete, patch, patch_status
 from kubectl_runtime.apiserver.output.negotiation import encode
-from kubectl_runtime.apiserver.storage import Cluster, ServedResource, Version
+from kubectl_runtime.apiserver.storage import Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 
-AGENT = "kube-controller-manager"
 _API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # others are in apps/v1
 
 
@@ -59,6 +56,14 @@ def owner_reference(owner: Version, kind: str) -> Object:
     """A child's owner reference to its controller."""
     return {"apiVersion": _API_VERSIONS.get(kind, "apps/v1"), "kind": kind, "name": owner.name, "uid": owner.uid,
             "controller": True, "blockOwnerDeletion": True}
+
+
+def pod_metadata(owner: Version, kind: str, template: Object, labels: Object) -> Object:
+    """The metadata of a Pod that is created from its owner's template, with further labels."""
+    kept = {key: value for key, value in (template.get("metadata") or {}).items()
+            if key in ("labels", "annotations", "finalizers")}
+    return {**kept, "generateName": f"{owner.name}-", "labels": {**(kept.get("labels") or {}), **labels},
+            "ownerReferences": [owner_reference(owner, kind)]}
 
 
 def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, children: str, *,
@@ -85,7 +90,7 @@ def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, childre
         else:
             kept = [ref for ref in child.owners if ref.get("uid") != owner.uid]
         change = {"metadata": {"ownerReferences": kept or None}}
-        patch(cluster, served_type(cluster, children), child, change, agent=AGENT)
+        patch(cluster, children, child, change)
         if controller is None and (adopted := cluster.storage.get(children, child.namespace, child.name)) is not None:
             claimed.append(adopted)
     return claimed
@@ -94,7 +99,7 @@ def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, childre
 REPLICA_SETS, PODS = "apps/replicasets", "/pods"
 REPLICASETS = "replicaset-controller"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
-_ENDED = ("Succeeded", "Failed")
+ENDED = ("Succeeded", "Failed")
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -111,18 +116,15 @@ class ReplicaSetController(KeyQueue):
         replica_set = version.decode()
         spec = replica_set["spec"]
         claimed = [(pod, pod.decode()) for pod in claim(cluster, version, self.kind, spec["selector"], PODS)]
-        current = [(pod, obj) for pod, obj in claimed if dig(obj, "status.phase") not in _ENDED]
+        current = [(pod, obj) for pod, obj in claimed if dig(obj, "status.phase") not in ENDED]
         active = [(pod, obj) for pod, obj in current if not pod.deleting]
         missing = spec.get("replicas", 1) - len(active)
         if missing and not version.deleting:
-            own, pods = served_type(cluster, REPLICA_SETS), served_type(cluster, PODS)
-            if own is None or pods is None:
-                return
             for _ in range(min(missing, PER_STEP)):
-                self._make(cluster, own, pods, version, spec["template"])
+                self._make(cluster, version, spec["template"])
             for pod, _ in sorted(active, key=lambda entry: _rank(*entry))[:-missing] if missing < 0 else ():
-                delete(cluster, pods, pod, agent=AGENT)
-                record_event(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {pod.name}",
+                delete(cluster, PODS, pod)
+                record_event(cluster, REPLICA_SETS, version, "SuccessfulDelete", f"Deleted pod: {pod.name}",
                              component=REPLICASETS)
             return  # the changes of the Pods are observed
         wait = spec.get("minReadySeconds", 0)
@@ -138,16 +140,12 @@ class ReplicaSetController(KeyQueue):
             self.look_later(cluster, version, wait - max(young))
 
     @staticmethod
-    def _make(cluster: Cluster, own: ServedResource, pods: ServedResource, owner: Version, template: Object) -> None:
-        metadata = {key: value for key, value in (template.get("metadata") or {}).items()
-                    if key in ("labels", "annotations", "finalizers")}
-        made = submit(cluster, "POST", path_of(pods, owner.namespace), {
-            "apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
-            "metadata": {**metadata, "generateName": f"{owner.name}-",
-                         "ownerReferences": [owner_reference(owner, "ReplicaSet")]}}, agent=AGENT)
+    def _make(cluster: Cluster, owner: Version, template: Object) -> None:
+        made = create(cluster, PODS, owner.namespace, {
+            "spec": template["spec"], "metadata": pod_metadata(owner, "ReplicaSet", template, {})})
         if made is not None:
-            name = msgspec.json.decode(made.body)["metadata"]["name"]
-            record_event(cluster, own, owner, "SuccessfulCreate", f"Created pod: {name}", component=REPLICASETS)
+            record_event(cluster, REPLICA_SETS, owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}",
+                         component=REPLICASETS)
 
 
 def _condition(pod: Object) -> Object | None:
@@ -165,8 +163,7 @@ def ready_for(pod: Object, now: datetime) -> float | None:
 
 
 def _rank(version: Version, pod: Object) -> tuple[Any, ...]:
-    """The order of deletion: first Pods without a node, not running, not ready, cheap, or ready or created only
-    recently."""
+    """The order of deletion: first Pods without a node, not running, not ready, cheap, recently ready or created."""
     ready = _condition(pod)
     cost = dig(pod, "metadata.annotations") or {}
     restarts = sum(entry.get("restartCount", 0) for entry in dig(pod, "status.containerStatuses") or ())
@@ -187,8 +184,7 @@ def _write_status(cluster: Cluster, version: Version, obj: Object, counts: Objec
     before = obj.get("status") or {}
     if {key: value for key, value in before.items() if key != "conditions"} != wanted:
         cleared = {key: None for key in counts if key not in kept}
-        patch(cluster, served_type(cluster, REPLICA_SETS), version, {"status": {**cleared, **wanted}}, agent=AGENT,
-              subresource="status")
+        patch_status(cluster, REPLICA_SETS, version, {**cleared, **wanted})
 
 
 DEPLOYMENTS = "apps/deployments"
@@ -273,8 +269,8 @@ def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
     sizes = annotated_sizes(rollout.limits)
     if found.replicas == replicas and all(found.notes.get(key) == value for key, value in sizes.items()):
         return False
-    patch(rollout.cluster, served_type(rollout.cluster, REPLICA_SETS), found.version,
-          {"metadata": {"annotations": sizes}, "spec": {"replicas": replicas}}, agent=AGENT)
+    patch(rollout.cluster, REPLICA_SETS, found.version,
+          {"metadata": {"annotations": sizes}, "spec": {"replicas": replicas}})
     if found.replicas != replicas:
         tell_scaled(rollout, found.version.name, found.replicas, replicas)
     return True
@@ -282,16 +278,13 @@ def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
 
 def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
     """Write the Event of a scaled ReplicaSet."""
-    kind = served_type(rollout.cluster, DEPLOYMENTS)
-    if kind is not None:
-        record_event(rollout.cluster, kind, rollout.version, "ScalingReplicaSet", (
-            f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}"),
-            component=COMPONENT)
+    record_event(rollout.cluster, DEPLOYMENTS, rollout.version, "ScalingReplicaSet",
+                 f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}",
+                 component=COMPONENT)
 
 
 def scale_all(rollout: Rollout) -> bool:
-    """Scale with the Deployment: its only ReplicaSet that has replicas, or several in proportion. Returns whether any
-    was scaled."""
+    """Scale the only ReplicaSet that has replicas, or several in proportion. Returns whether any was scaled."""
     active = [found for found in rollout.sets if found.replicas]
     if len(active) <= 1:
         latest = active[0] if active else rollout.new or next(reversed(rollout.old), None)
@@ -316,8 +309,7 @@ def template_hash(template: Object) -> str:
 
 
 def make_new(rollout: Rollout) -> bool:
-    """Create the ReplicaSet of the template, or give the existing one the newest revision. Returns whether something
-    was written."""
+    """Create the ReplicaSet of the template, or make the existing one the newest. Returns whether it wrote."""
     revision = max((found.revision for found in rollout.old), default=0) + 1
     notes = {key: value for key, value in (rollout.obj["metadata"].get("annotations") or {}).items() if key not in _OWN}
     if rollout.new is None:
@@ -334,7 +326,7 @@ def make_new(rollout: Rollout) -> bool:
     if new.obj["spec"].get("minReadySeconds", 0) != rollout.obj["spec"].get("minReadySeconds", 0):
         change["spec"] = {"minReadySeconds": rollout.obj["spec"].get("minReadySeconds", 0)}
     if change:
-        patch(cluster, served_type(cluster, REPLICA_SETS), new.version, change, agent=AGENT)
+        patch(cluster, REPLICA_SETS, new.version, change)
         return True
     return _announce(rollout, new.revision, "FoundNewReplicaSet", f'Found new replica set "{new.version.name}"',
                      always=False)
@@ -346,28 +338,22 @@ def _create(rollout: Rollout, revision: int, notes: Object) -> None:
     labels = {**(dig(template, "metadata.labels") or {}), HASH_LABEL: name}
     selector = {**spec["selector"], "matchLabels": {**(spec["selector"].get("matchLabels") or {}), HASH_LABEL: name}}
     replicas = new_replicas(limits, 0, sum(found.replicas for found in rollout.old))
-    kind = served_type(cluster, REPLICA_SETS)
-    if kind is None:
-        return
-    made = submit(cluster, "POST", path_of(kind, owner.namespace), {
-        "apiVersion": "apps/v1", "kind": "ReplicaSet",
+    made = create(cluster, REPLICA_SETS, owner.namespace, {
         "metadata": {"name": f"{owner.name}-{name}", "labels": labels,
                      "annotations": {**notes, REVISION: str(revision), **annotated_sizes(limits)},
                      "ownerReferences": [owner_reference(owner, "Deployment")]},
         "spec": {"replicas": replicas, "selector": selector, "minReadySeconds": spec.get("minReadySeconds", 0),
-                 "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}}},
-        agent=AGENT)
+                 "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}}})
     if made is None:
         return
-    made_name = msgspec.json.decode(made.body)["metadata"]["name"]
+    made_name = made["metadata"]["name"]
     if replicas:
         tell_scaled(rollout, made_name, 0, replicas)
     _announce(rollout, revision, "NewReplicaSetCreated", f'Created new replica set "{made_name}"', always=True)
 
 
 def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, always: bool) -> bool:
-    """Write the revision, and the new ReplicaSet in the condition Progressing. Returns whether something was written.
-    """
+    """Write the revision, and the new ReplicaSet in the condition Progressing. Returns whether it wrote."""
     status: Object = {"conditions": dig(rollout.obj, "status.conditions") or []}
     told = rollout.obj["spec"].get("progressDeadlineSeconds", NEVER) != NEVER and (
         always or condition(status, "Progressing") is None)
@@ -376,8 +362,8 @@ def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, alw
         return False
     if told:
         set_condition(status, "Progressing", "True", reason, message, format_time(rollout.cluster.clock.now()))
-    patch(rollout.cluster, served_type(rollout.cluster, DEPLOYMENTS), rollout.version,
-          {"metadata": {"annotations": {REVISION: str(revision)}}, "status": status}, agent=AGENT, subresource="status")
+    patch(rollout.cluster, DEPLOYMENTS, rollout.version,
+          {"metadata": {"annotations": {REVISION: str(revision)}}, "status": status}, subresource="status")
     return True
 
 
@@ -389,7 +375,7 @@ def clean_up(rollout: Rollout) -> None:
         seen = dig(found.obj, "status.observedGeneration") or 0
         if found.replicas or dig(found.obj, "status.replicas") or seen < found.obj["metadata"].get("generation", 1):
             continue
-        delete(rollout.cluster, served_type(rollout.cluster, REPLICA_SETS), found.version, agent=AGENT)
+        delete(rollout.cluster, REPLICA_SETS, found.version)
 
 
 _PATIENCE = 2.0  # seconds; creation times are in whole seconds
@@ -443,8 +429,7 @@ class DeploymentController(KeyQueue):
             self.look_later(cluster, rollout.version, wait)
         changed = differs(status, deployment.get("status") or {})
         if changed:
-            patch(cluster, served_type(cluster, DEPLOYMENTS), rollout.version, {"status": change_of(status)},
-                  agent=AGENT, subresource="status")
+            patch_status(cluster, DEPLOYMENTS, rollout.version, change_of(status))
         return status, changed
 
 
@@ -471,8 +456,7 @@ def _note_pause(rollout: Rollout) -> bool:
         return False
     told = ("DeploymentResumed", "Deployment is resumed") if paused else ("DeploymentPaused", "Deployment is paused")
     set_condition(status, "Progressing", "Unknown", *told, format_time(rollout.cluster.clock.now()))
-    patch(rollout.cluster, served_type(rollout.cluster, DEPLOYMENTS), rollout.version, {"status": status}, agent=AGENT,
-          subresource="status")
+    patch_status(rollout.cluster, DEPLOYMENTS, rollout.version, status)
     return True
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
-from kubectl_runtime.apiserver.controllers.deployments import AGENT
+from kubectl_runtime.apiserver.controllers.deployments import ENDED
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue
 from kubectl_runtime.apiserver.kinds.base import dig, true_conditions
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.loopback import create, delete, patch
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 
@@ -23,7 +23,6 @@ SERVICE_NAME, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kubernet
 MANAGER = "endpointslice-controller.k8s.io"
 HEADLESS = "service.kubernetes.io/headless"
 PER_SLICE = 100
-_ENDED = ("Succeeded", "Failed")
 _PER_SECOND = 1000  # endpoints
 
 
@@ -60,7 +59,7 @@ class _OfServices(KeyQueue):
             keys = {pod.key for pod in pods.scan(service.namespace) if wanted <= pod.labels.items()}
             self._selected[service.key] = keys
         for pod in [pods.objects[key] for key in sorted(keys)]:
-            if pod.fields.get("status.phase") in _ENDED:
+            if pod.fields.get("status.phase") in ENDED:
                 continue
             obj = pod.decode()
             if dig(obj, "status.podIP"):
@@ -152,16 +151,13 @@ class EndpointsController(_OfServices):
                   "endpoint-controller"}
         if headless:
             labels[HEADLESS] = ""
-        known, kind = cluster.storage.get(ENDPOINTS, version.namespace, version.name), served_type(cluster, ENDPOINTS)
-        if kind is None:
-            return
+        known = cluster.storage.get(ENDPOINTS, version.namespace, version.name)
         if known is None:
-            submit(cluster, "POST", path_of(kind, version.namespace), {
-                "apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": version.name, "labels": labels},
-                "subsets": subsets}, agent=AGENT)
+            create(cluster, ENDPOINTS, version.namespace, {
+                "metadata": {"name": version.name, "labels": labels}, "subsets": subsets})
         elif (known.decode().get("subsets") or []) != subsets or known.labels != labels:
             gone = dict.fromkeys(known.labels.keys() - labels.keys())
-            patch(cluster, kind, known, {"metadata": {"labels": {**gone, **labels}}, "subsets": subsets}, agent=AGENT)
+            patch(cluster, ENDPOINTS, known, {"metadata": {"labels": {**gone, **labels}}, "subsets": subsets})
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         super()._observe(bucket, change)
@@ -178,7 +174,7 @@ class EndpointsController(_OfServices):
             for key in gone:
                 known = cluster.storage.bucket(ENDPOINTS).objects.get(key)
                 if known is not None and key not in cluster.storage.bucket(SERVICES).objects:
-                    delete(cluster, served_type(cluster, ENDPOINTS), known, agent=AGENT)
+                    delete(cluster, ENDPOINTS, known)
         super().step(cluster)
 
 
@@ -187,8 +183,8 @@ class EndpointSliceController(_OfServices):
     written = SLICES
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        service, kind = version.decode(), served_type(cluster, SLICES)
-        if not dig(service, "spec.selector") or version.deleting or kind is None:
+        service = version.decode()
+        if not dig(service, "spec.selector") or version.deleting:
             return
         wanted = list(_slices(service, version, self.pods_of(cluster, version)))
         self._sizes[version.key] = sum(len(content["endpoints"]) for content in wanted)
@@ -200,19 +196,19 @@ class EndpointSliceController(_OfServices):
         for content in wanted:
             same = next((found for found in known if found.decode().get("addressType") == content["addressType"]), None)
             if same is None:
-                submit(cluster, "POST", path_of(kind, version.namespace), {
-                    "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **content, "metadata": {
+                create(cluster, SLICES, version.namespace, {
+                    **content, "metadata": {
                         "generateName": f"{version.name}-", "labels": labels, "ownerReferences": [{
                             "apiVersion": "v1", "kind": "Service", "name": version.name, "uid": version.uid,
-                            "controller": True, "blockOwnerDeletion": True}]}}, agent=AGENT)
+                            "controller": True, "blockOwnerDeletion": True}]}})
                 continue
             known.remove(same)
             before = same.decode()
             if same.labels != labels or any((before.get(key) or []) != content[key] for key in ("endpoints", "ports")):
                 gone = dict.fromkeys(same.labels.keys() - labels.keys())
-                patch(cluster, kind, same, {**content, "metadata": {"labels": {**gone, **labels}}}, agent=AGENT)
+                patch(cluster, SLICES, same, {**content, "metadata": {"labels": {**gone, **labels}}})
         for found in known:
-            delete(cluster, kind, found, agent=AGENT)
+            delete(cluster, SLICES, found)
 
 
 def _slices(service: Object, version: Version, pods: Iterable[tuple[Object, bool, Ports]]) -> Iterator[Object]:

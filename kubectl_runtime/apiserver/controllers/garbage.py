@@ -22,7 +22,7 @@ from kubectl_runtime.apiserver.wire import Object
 
 Place = tuple[str, str]  # (key of the bucket, key of the object)
 
-AGENT, COMPONENT = "kube-controller-manager", "garbage-collector-controller"
+COMPONENT = "garbage-collector-controller"
 PER_STEP = 50  # objects per step, so that other requests are served in between
 
 
@@ -142,13 +142,13 @@ class GarbageCollector:
             (waiting if found.deleting and FOREGROUND in found.finalizers else solid).append(owner)
         if solid:
             if len(solid) < len(version.owners):
-                patch(cluster, resource_type, version, {"metadata": {"ownerReferences": solid}}, agent=AGENT)
+                patch(cluster, resource_type, version, {"metadata": {"ownerReferences": solid}})
         elif waiting and version.uid in self._dependents:
-            delete(cluster, resource_type, version, agent=AGENT, policy="Foreground")
+            delete(cluster, resource_type, version, policy="Foreground")
         else:
             held = version.finalizers
             policy = "Orphan" if ORPHAN in held else "Foreground" if FOREGROUND in held else "Background"
-            delete(cluster, resource_type, version, agent=AGENT, policy=policy)
+            delete(cluster, resource_type, version, policy=policy)
 
     def _report_misplaced(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
         """Write an Event, once, about the first owner that is in another namespace."""
@@ -176,13 +176,13 @@ class GarbageCollector:
             if dependent is None or dependent_type is None:
                 continue
             kept = [owner for owner in dependent.owners if owner.get("uid") != version.uid]
-            patch(cluster, dependent_type, dependent, {"metadata": {"ownerReferences": kept}}, agent=AGENT)
+            patch(cluster, dependent_type, dependent, {"metadata": {"ownerReferences": kept}})
         self._drop_finalizer(cluster, resource_type, version, ORPHAN)
 
     @staticmethod
     def _drop_finalizer(cluster: Cluster, resource_type: ServedResource, version: Version, name: str) -> None:
         kept = [finalizer for finalizer in version.finalizers if finalizer != name]
-        patch(cluster, resource_type, version, {"metadata": {"finalizers": kept}}, agent=AGENT)
+        patch(cluster, resource_type, version, {"metadata": {"finalizers": kept}})
 
 
 def _stored(cluster: Cluster, place: Place) -> Version | None:
@@ -199,5 +199,5 @@ def _warn(cluster: Cluster, resource_type: ServedResource, version: Version, own
     named = (f"{owner.get('apiVersion')}/{owner.get('kind')}, namespace: {version.namespace}, "
              f"name: {owner.get('name')}, uid: {owner.get('uid')}")
     record_event(cluster, resource_type, version, "OwnerRefInvalidNamespace",
-         f'ownerRef [{named}] does not exist in namespace "{version.namespace}"', component=COMPONENT, kind="Warning",
-                 versioned=False)
+                 f'ownerRef [{named}] does not exist in namespace "{version.namespace}"', component=COMPONENT,
+                 kind="Warning", versioned=False)

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-import msgspec
-
-from kubectl_runtime.apiserver.controllers.deployments import AGENT, claim, owner_reference
+from kubectl_runtime.apiserver.controllers.deployments import claim, owner_reference
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event, under_lock
 from kubectl_runtime.apiserver.kinds.base import dig, true_conditions
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.loopback import create, delete, patch, patch_status
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
@@ -234,19 +232,16 @@ def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, 
          found: Census) -> list[Object]:
     """Create or delete Pods. Returns the Pods that were active before and still are."""
     spec, now = job["spec"], cluster.clock.now()
-    moment, own = format_time(now), served_type(cluster, JOBS)
-    pods = served_type(cluster, PODS)
-    if own is None or pods is None:
-        return found.active
+    moment = format_time(now)
     if spec.get("suspend"):
         if _condition(status, "Suspended", "True", "JobSuspended", "Job suspended", moment):
-            record_event(cluster, own, version, "Suspended", "Job suspended", component=COMPONENT)
+            record_event(cluster, JOBS, version, "Suspended", "Job suspended", component=COMPONENT)
         status.pop("startTime", None)
         return _delete(cluster, version, found.active)
     if "Suspended" in true_conditions(status):
         _condition(status, "Suspended", "False", "JobResumed", "Job resumed", moment)
         status["startTime"] = moment
-        record_event(cluster, own, version, "Resumed", "Job resumed", component=COMPONENT)
+        record_event(cluster, JOBS, version, "Resumed", "Job resumed", component=COMPONENT)
     status.setdefault("startTime", moment)
     if (left := time_left(spec, status, now)) is not None and left > 0:
         queue.look_later(cluster, version, left)
@@ -276,9 +271,6 @@ def _indexes(spec: Object, status: Object, found: Census, missing: int) -> Itera
 
 def _make(cluster: Cluster, version: Version, job: Object, index: int | None) -> None:
     template = job["spec"]["template"]
-    own, pods = served_type(cluster, JOBS), served_type(cluster, PODS)
-    if own is None or pods is None:
-        return
     meta = template.get("metadata") or {}
     labels, notes = dict(meta.get("labels") or {}), dict(meta.get("annotations") or {})
     spec, name = template["spec"], f"{version.name}-"
@@ -291,24 +283,23 @@ def _make(cluster: Cluster, version: Version, job: Object, index: int | None) ->
         for key in ("containers", "initContainers"):
             if key in spec:
                 spec[key] = [{**each, "env": [*(each.get("env") or ()), source]} for each in spec[key]]
-    made = submit(cluster, "POST", path_of(pods, version.namespace), {
-        "apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": {
+    made = create(cluster, PODS, version.namespace, {
+        "spec": spec, "metadata": {
             "generateName": name, "labels": labels, "annotations": notes,
             "finalizers": [*(meta.get("finalizers") or ()), TRACKING],
-            "ownerReferences": [owner_reference(version, "Job")]}}, agent=AGENT)
+            "ownerReferences": [owner_reference(version, "Job")]}})
     if made is not None:
-        created = msgspec.json.decode(made.body)["metadata"]["name"]
-        record_event(cluster, own, version, "SuccessfulCreate", f"Created pod: {created}", component=COMPONENT)
+        record_event(cluster, JOBS, version, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}",
+                     component=COMPONENT)
 
 
 def _delete(cluster: Cluster, version: Version, pods: Iterable[Object]) -> list[Object]:
     """Delete these Pods. Returns the remaining active ones: none."""
-    own, pod_type = served_type(cluster, JOBS), served_type(cluster, PODS)
     for pod in pods:
         found = cluster.storage.get(PODS, version.namespace, pod["metadata"]["name"])
-        if found is not None and own is not None:
-            delete(cluster, pod_type, found, agent=AGENT)
-            record_event(cluster, own, version, "SuccessfulDelete", f"Deleted pod: {found.name}", component=COMPONENT)
+        if found is not None:
+            delete(cluster, PODS, found)
+            record_event(cluster, JOBS, version, "SuccessfulDelete", f"Deleted pod: {found.name}", component=COMPONENT)
     return []
 
 
@@ -324,7 +315,7 @@ def _conclude(cluster: Cluster, version: Version, spec: Object, status: Object, 
     """Set the conditions with which a Job ends: first the decision, and the end once no Pod is left."""
     if spec.get("suspend") or version.deleting:
         return
-    now, own = cluster.clock.now(), served_type(cluster, JOBS)
+    now = cluster.clock.now()
     moment, before = format_time(now), true_conditions(status)
     if not before & {"FailureTarget", "SuccessCriteriaMet"}:
         if is_complete(spec, status["succeeded"], len(active)):
@@ -336,14 +327,14 @@ def _conclude(cluster: Cluster, version: Version, spec: Object, status: Object, 
         return
     for decided, end in (("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")):
         told = next((entry for entry in status.get("conditions") or () if entry["type"] == decided), None)
-        if told is None or own is None:
+        if told is None:
             continue
         _condition(status, end, "True", told["reason"], told["message"], moment)
         if end == "Complete":
             status["completionTime"] = moment
-            record_event(cluster, own, version, "Completed", "Job completed", component=COMPONENT)
+            record_event(cluster, JOBS, version, "Completed", "Job completed", component=COMPONENT)
         else:
-            record_event(cluster, own, version, told["reason"], told["message"], component=COMPONENT, kind="Warning")
+            record_event(cluster, JOBS, version, told["reason"], told["message"], component=COMPONENT, kind="Warning")
 
 
 def _has(status: Object, *kinds: str) -> bool:
@@ -362,13 +353,12 @@ def _condition(status: Object, kind: str, state: str, reason: str, message: str,
 
 
 def _write(cluster: Cluster, version: Version, status: Object, before: Object) -> bool:
-    """Store the status if it differs; False if the server refused it. Zeros are left out except for `ready` and
-    `terminating`."""
+    """Store a status that differs; False if the server refused it. Only `ready` and `terminating` may be zero."""
     wanted = {key: value for key, value in status.items() if value not in (0, "") or key in ("ready", "terminating")}
     if wanted == before:
         return True
     change = {**dict.fromkeys(before.keys() - wanted.keys()), **wanted}
-    return patch(cluster, served_type(cluster, JOBS), version, {"status": change}, agent=AGENT, subresource="status")
+    return patch_status(cluster, JOBS, version, change)
 
 
 def _release(cluster: Cluster, versions: Iterable[Version], ended: Iterable[Object]) -> None:
@@ -382,7 +372,7 @@ def _release(cluster: Cluster, versions: Iterable[Version], ended: Iterable[Obje
 
 def _untrack(cluster: Cluster, pod: Version) -> None:
     kept = [finalizer for finalizer in pod.finalizers if finalizer != TRACKING]
-    patch(cluster, served_type(cluster, PODS), pod, {"metadata": {"finalizers": kept or None}}, agent=AGENT)
+    patch(cluster, PODS, pod, {"metadata": {"finalizers": kept or None}})
 
 
 class TtlAfterFinishedController(KeyQueue):
@@ -403,4 +393,4 @@ class TtlAfterFinishedController(KeyQueue):
         if left > 0:
             self.look_later(cluster, version, left)
         else:
-            delete(cluster, served_type(cluster, JOBS), version, agent=AGENT, policy="Foreground")
+            delete(cluster, JOBS, version, policy="Foreground")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Protocol, TypeVar
 
-from kubectl_runtime.apiserver.loopback import submit
-from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Version
+from kubectl_runtime.apiserver.loopback import MANAGER, Kind, submit, type_of
+from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.core.meta.metav1 import format_time
 
 T = TypeVar("T")
@@ -114,11 +114,13 @@ class KeyQueue:
         raise AssertionError(f"{type(self).__name__} reconciles nothing")
 
 
-def record_event(cluster: Cluster, resource_type: ServedResource, version: Version, reason: str, message: str, *,
-                 component: str, kind: str = "Normal", versioned: bool = True,
-                 agent: str = "kube-controller-manager") -> None:
-    """Write one Event, in the object's namespace or in default. `versioned` adds the object's resourceVersion; `agent`
-    is the requesting component."""
+def record_event(cluster: Cluster, of: Kind, version: Version, reason: str, message: str, *, component: str,
+                 kind: str = "Normal", versioned: bool = True, agent: str = MANAGER) -> None:
+    """Write one Event about an object of a type, in the object's namespace or in default; none if the type is not
+    served. `versioned` adds the object's resourceVersion; `agent` is the requesting component."""
+    resource_type = type_of(cluster, of)
+    if resource_type is None:
+        return
     moment, namespace = cluster.clock.now(), version.namespace or "default"
     space = {"namespace": version.namespace} if version.namespace else {}
     state = {"resourceVersion": str(version.rv)} if versioned else {}

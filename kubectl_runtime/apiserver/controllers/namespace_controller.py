@@ -1,5 +1,4 @@
-"""The namespace controller empties a terminating Namespace, reports remaining objects in conditions, and then removes
-it."""
+"""The namespace controller empties a terminating Namespace, reports remaining objects, and then removes it."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from kubectl_runtime.core.meta.metav1 import format_time
 
 STORAGE, PODS = "/namespaces", "/pods"
 FINALIZER = "kubernetes"
-AGENT = "kube-controller-manager"
 PER_STEP = 200  # objects per step
 
 
@@ -83,14 +81,13 @@ class NamespaceController:
         """Ask for the deletion of the contents. Returns whether the deletion of all objects was requested."""
         left = PER_STEP
         for key, versions in self._remaining(cluster, name).items():
-            resource_type = served_type(cluster, key)
             for version in versions:
-                if version.deleting or resource_type is None:
+                if version.deleting:
                     continue
                 if not left:
                     return False
                 before = cluster.turned_away
-                delete(cluster, resource_type, version, agent=AGENT, policy="Background")
+                delete(cluster, key, version, policy="Background")
                 left -= cluster.turned_away == before  # an object that a webhook keeps must not block the rest forever
         return True
 

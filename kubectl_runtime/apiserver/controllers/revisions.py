@@ -9,8 +9,8 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kubectl_runtime.apiserver.controllers.deployments import AGENT, owner_reference
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.controllers.deployments import owner_reference
+from kubectl_runtime.apiserver.loopback import create, delete, patch
 from kubectl_runtime.apiserver.storage import Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 
@@ -43,8 +43,7 @@ class Revision:
 
 
 def template_hash(data: Object, collisions: int = 0) -> str:
-    """The hash of a revision's data, as kube-controller-manager computes it: 32-bit FNV-1, in the letters of generated
-    names."""
+    """The hash of a revision's data, as kube-controller-manager has it: 32-bit FNV-1, in letters of generated names."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -73,22 +72,21 @@ def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: s
         return known
     number = (known[-1].number if known else 0) + 1
     if same is not None:
-        patch(cluster, served_type(cluster, REVISIONS), same.version, {"revision": number}, agent=AGENT)
+        patch(cluster, REVISIONS, same.version, {"revision": number})
         return owned(cluster, owner)
     data = {"spec": {"template": {**template, "$patch": "replace"}}}
     collisions = int((obj.get("status") or {}).get("collisionCount") or 0)
-    served = served_type(cluster, REVISIONS)
     for attempt in range(collisions, collisions + 10):
         name = template_hash(data, attempt)
         full = f"{owner.name}-{name}"
-        if served is None or cluster.storage.get(REVISIONS, owner.namespace, full) is not None:
+        if cluster.storage.get(REVISIONS, owner.namespace, full) is not None:
             continue
         annotations = dict(obj["metadata"].get("annotations") or {})
-        submit(cluster, "POST", path_of(served, owner.namespace), {
-            "apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": number, "data": data, "metadata": {
+        create(cluster, REVISIONS, owner.namespace, {
+            "revision": number, "data": data, "metadata": {
                 "name": full, "annotations": annotations,
                 "labels": {**((template.get("metadata") or {}).get("labels") or {}), label: name},
-                "ownerReferences": [owner_reference(owner, kind)]}}, agent=AGENT)
+                "ownerReferences": [owner_reference(owner, kind)]}})
         break
     found = owned(cluster, owner)
     return found if found and found[-1].template == template else []
@@ -98,4 +96,4 @@ def forget(cluster: Cluster, revisions: list[Revision], used: Collection[str], l
     """Delete the oldest unused revisions beyond the limit."""
     unused = [revision for revision in revisions if revision.name not in used]
     for revision in unused[:max(0, len(unused) - limit)]:
-        delete(cluster, served_type(cluster, REVISIONS), revision.version, agent=AGENT)
+        delete(cluster, REVISIONS, revision.version)

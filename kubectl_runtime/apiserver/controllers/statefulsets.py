@@ -15,18 +15,24 @@ the garbage collector deletes them. The controller observes each of its own chan
 from __future__ import annotations
 
 from kubectl_runtime.apiserver.controllers import revisions
-from kubectl_runtime.apiserver.controllers.deployments import AGENT, PODS, claim, owner_reference, ready_for
+from kubectl_runtime.apiserver.controllers.deployments import (
+    ENDED,
+    PODS,
+    claim,
+    owner_reference,
+    pod_metadata,
+    ready_for,
+)
 from kubectl_runtime.apiserver.controllers.loop import PER_STEP, KeyQueue, record_event
 from kubectl_runtime.apiserver.controllers.revisions import HASH, Revision
 from kubectl_runtime.apiserver.kinds.base import dig
-from kubectl_runtime.apiserver.loopback import delete, patch, path_of, served_type, submit
+from kubectl_runtime.apiserver.loopback import create, delete, patch, patch_status
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 
 SETS, CLAIMS = "apps/statefulsets", "/persistentvolumeclaims"
 COMPONENT = "statefulset-controller"
 POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
-_ENDED = ("Succeeded", "Failed")
 
 
 class Member:
@@ -35,7 +41,7 @@ class Member:
     def __init__(self, version: Version, ordinal: int, cluster: Cluster, wait: float) -> None:
         self.version, self.ordinal, self.obj = version, ordinal, version.decode()
         phase = dig(self.obj, "status.phase")
-        self.ended = phase in _ENDED
+        self.ended = phase in ENDED
         ready = ready_for(self.obj, cluster.clock.now()) if phase == "Running" else None
         self.ready = ready is not None
         self.waits = None if ready is None or ready >= wait else wait - ready
@@ -71,7 +77,7 @@ class StatefulSetController(KeyQueue):
         members = self._members(cluster, version, spec)
         status = _status(obj, before, members, current, update)
         if _differs(status, before):
-            patch(cluster, served_type(cluster, SETS), version, {"status": status}, agent=AGENT, subresource="status")
+            patch_status(cluster, SETS, version, status)
         if version.deleting:
             return
         current = next((one for one in known if one.name == status["currentRevision"]), update)
@@ -193,36 +199,30 @@ class OneSet:
         return self.current if ordinal < self.start + partition else self.update
 
     def _make(self, ordinal: int) -> None:
-        pods, own = served_type(self.cluster, PODS), served_type(self.cluster, SETS)
-        if pods is None or own is None or not self._make_claims(ordinal):
+        if not self._make_claims(ordinal):
             return
         revision, name = self._revision_for(ordinal), f"{self.version.name}-{ordinal}"
         template = revision.template
-        meta = {key: value for key, value in (template.get("metadata") or {}).items()
-                if key in ("labels", "annotations", "finalizers")}
+        labels = {POD_NAME: name, POD_INDEX: str(ordinal), HASH: revision.name}
         claimed = {each["metadata"]["name"]: self._claim_name(each, ordinal)
                    for each in self.spec.get("volumeClaimTemplates") or ()}
         volumes = [volume for volume in template["spec"].get("volumes") or () if volume["name"] not in claimed]
         volumes += [{"name": volume, "persistentVolumeClaim": {"claimName": claim_name}}
                     for volume, claim_name in claimed.items()]
-        made = submit(self.cluster, "POST", path_of(pods, self.version.namespace), {
-            "apiVersion": "v1", "kind": "Pod",
+        made = create(self.cluster, PODS, self.version.namespace, {
             "spec": {**template["spec"], "hostname": name, "subdomain": self.spec.get("serviceName") or "",
                      **({"volumes": volumes} if volumes else {})},
-            "metadata": {**meta, "name": name, "generateName": f"{self.version.name}-",
-                         "labels": {**(meta.get("labels") or {}), POD_NAME: name, POD_INDEX: str(ordinal),
-                                    HASH: revision.name},
-                         "ownerReferences": [owner_reference(self.version, "StatefulSet")]}}, agent=AGENT)
+            "metadata": {**pod_metadata(self.version, "StatefulSet", template, labels), "name": name}})
         if made is not None:
-            record_event(self.cluster, own, self.version, "SuccessfulCreate",
-                         f"Create Pod {name} in StatefulSet {self.version.name} successful", component=COMPONENT)
+            self._tell("SuccessfulCreate", f"Create Pod {name} in StatefulSet {self.version.name} successful")
 
     def _delete(self, one: Member) -> None:
-        own = served_type(self.cluster, SETS)
-        delete(self.cluster, served_type(self.cluster, PODS), one.version, agent=AGENT)
-        if own is not None:
-            record_event(self.cluster, own, self.version, "SuccessfulDelete",
-                 f"Delete Pod {one.version.name} in StatefulSet {self.version.name} successful", component=COMPONENT)
+        delete(self.cluster, PODS, one.version)
+        self._tell("SuccessfulDelete",
+                   f"Delete Pod {one.version.name} in StatefulSet {self.version.name} successful")
+
+    def _tell(self, reason: str, message: str, *, kind: str = "Normal") -> None:
+        record_event(self.cluster, SETS, self.version, reason, message, component=COMPONENT, kind=kind)
 
     # --- claims -------------------------------------------------------------------------------------------------------
 
@@ -231,7 +231,6 @@ class OneSet:
 
     def _make_claims(self, ordinal: int) -> bool:
         """Create the missing claims of a Pod. Returns whether all exist and none is being deleted."""
-        claims, own = served_type(self.cluster, CLAIMS), served_type(self.cluster, SETS)
         for template in self.spec.get("volumeClaimTemplates") or ():
             name = self._claim_name(template, ordinal)
             known = self.cluster.storage.get(CLAIMS, self.version.namespace, name)
@@ -239,23 +238,18 @@ class OneSet:
                 return False
             if known is not None:
                 continue
-            if claims is None or own is None:
-                return False
             meta = template["metadata"]
             owners = [self._owner()] if self._retention("whenDeleted") == "Delete" else []
-            made = submit(self.cluster, "POST", path_of(claims, self.version.namespace), {
-                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "spec": template["spec"], "metadata": {
+            made = create(self.cluster, CLAIMS, self.version.namespace, {
+                "spec": template["spec"], "metadata": {
                     "name": name, "annotations": meta.get("annotations") or {}, "ownerReferences": owners,
-                    "labels": {**(meta.get("labels") or {}), **(self.spec["selector"].get("matchLabels") or {})}}},
-                agent=AGENT)
+                    "labels": {**(meta.get("labels") or {}), **(self.spec["selector"].get("matchLabels") or {})}}})
             if made is None:
-                record_event(self.cluster, own, self.version, "FailedCreate",
-                     f"Create Claim {name} for Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} "
-                             "failed", component=COMPONENT, kind="Warning")
+                self._tell("FailedCreate", f"Create Claim {name} for Pod {self.version.name}-{ordinal} in StatefulSet "
+                           f"{self.version.name} failed", kind="Warning")
                 return False
-            record_event(self.cluster, own, self.version, "SuccessfulCreate",
-                 f"Create Claim {name} Pod {self.version.name}-{ordinal} in StatefulSet {self.version.name} success",
-                         component=COMPONENT)
+            self._tell("SuccessfulCreate", f"Create Claim {name} Pod {self.version.name}-{ordinal} in StatefulSet "
+                       f"{self.version.name} success")
         return True
 
     def _owner(self) -> Object:
@@ -280,5 +274,4 @@ class OneSet:
                           and not (ref.get("kind") == "Pod" and ref.get("name") == one.version.name)]
                 owners = [*others, wanted] if wanted else others
                 if {ref["uid"] for ref in owners} != {ref["uid"] for ref in found.owners}:
-                    patch(self.cluster, served_type(self.cluster, CLAIMS), found,
-                          {"metadata": {"ownerReferences": owners or None}}, agent=AGENT)
+                    patch(self.cluster, CLAIMS, found, {"metadata": {"ownerReferences": owners or None}})

@@ -334,7 +334,6 @@ class CrdStrategy(BuiltinStrategy):
     """The rules of CustomResourceDefinition."""
 
     has_generation = True
-    has_status = True
     terminates = True
 
     def default(self, obj: Object) -> None:
@@ -363,8 +362,7 @@ class CrdStrategy(BuiltinStrategy):
                          "storedVersions": storage_versions(obj)[:1]}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Add a new storage version to status.storedVersions. In contrast to other kinds, /status writes metadata too.
-        """
+        """Add a new storage version to status.storedVersions. Unlike for other kinds, /status writes metadata too."""
         if subresource == "status":
             self.keep("spec", new, old)
             return

@@ -95,7 +95,6 @@ def _template(pods_of: str) -> tuple[r.Row, ...]:
 class WorkloadStrategy(BuiltinStrategy):
     """The common part of Deployments, ReplicaSets, StatefulSets and DaemonSets."""
 
-    has_status = True
     has_generation = True
     names_hosts = True  # names of Pods derive from this object's name, so it should be a DNS label
     defaults = r.Defaults(_TEMPLATE)

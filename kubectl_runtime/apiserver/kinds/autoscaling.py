@@ -132,7 +132,6 @@ _CPU_TARGET, _CURRENT = "targetCPUUtilizationPercentage", "currentCPUUtilization
 class AutoscalerStrategy(BuiltinStrategy):
     """HorizontalPodAutoscalers of autoscaling/v2."""
 
-    has_status = True
     rules = r.Rules(
         ("spec.minReplicas", r.at_least(1)),
         ("spec", _bounds),

@@ -404,7 +404,6 @@ _MAX_CRON_NAME = 52  # the controller appends eleven characters for the names of
 class JobStrategy(BuiltinStrategy):
     """Jobs: the selector is generated from the uid unless manualSelector is set."""
 
-    has_status = True
     has_generation = True
     delete_warning = ("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to "
                       "remove them or set propagationPolicy=Orphan to suppress this warning")
@@ -455,8 +454,7 @@ class JobStrategy(BuiltinStrategy):
                 + pod_name_causes(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate an update: selector, template and completion mode do not change; completions only for an Indexed
-        Job."""
+        """Selector, template and completion mode do not change; completions only for an Indexed Job."""
         if subresource == "status":
             return job_status_causes(new, old)
         spec, before = new["spec"], old["spec"]
@@ -554,7 +552,6 @@ def _schedule_causes(spec: Object, before: Object) -> list[Cause]:
 
 
 class CronJobStrategy(BuiltinStrategy):
-    has_status = True
     has_generation = True
     defaults = r.Defaults({
         "spec.concurrencyPolicy": "Allow", "spec.suspend": False, "spec.successfulJobsHistoryLimit": 3,

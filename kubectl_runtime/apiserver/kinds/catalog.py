@@ -234,7 +234,7 @@ def builtin_types() -> Iterator[ServedResource]:
 def _resource_type(group: str, version: str, row: _Kind) -> ServedResource:
     names = row.sub.split()
     rules = row.rules(f"{group.partition('.')[0] or 'core'}.{version}.{row.kind}")
-    rules.has_status = rules.has_status or "status" in names
+    rules.has_status = "status" in names
     rules.allow_create_on_update = row.kind in _CREATED_BY_PUT
     rules.allow_unconditional_update = row.kind not in _CHECKED_BY_VERSION
     rules.metadata_checks = checks_of(group, row.kind)

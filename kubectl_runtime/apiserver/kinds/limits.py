@@ -162,7 +162,6 @@ def _set_if_any(item: Object, key: str, value: Any) -> None:
 class ResourceQuotaStrategy(BuiltinStrategy):
     """ResourceQuotas; `policies.quotas` enforces them."""
 
-    has_status = True
     delete_returns_object = True
     rules = r.Rules(
         ("spec.hard", _hard),
@@ -232,8 +231,7 @@ def _text(value: Fraction, *, like: str) -> str:
 
 
 def quality_of_service(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, from the requests and limits of the Pod or, without them, of its containers.
-    """
+    """Guaranteed, Burstable or BestEffort, from the requests and limits of the Pod, or else of its containers."""
     whole = spec.get("resources") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     parts = [whole] if whole.get("limits") or whole.get("requests") else [

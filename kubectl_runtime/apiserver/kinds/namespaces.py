@@ -44,7 +44,6 @@ _FINALIZERS = r.Rules(("spec.finalizers[*]", _finalizer))
 class NamespaceStrategy(BuiltinStrategy):
     """Namespaces: spec.finalizers delays a deletion until the namespace is empty."""
 
-    has_status = True
     terminates = True
     immortal = frozenset({"default", "kube-public", "kube-system"})
     name_errors = staticmethod(dns_label_errors)
@@ -89,8 +88,7 @@ class NamespaceStrategy(BuiltinStrategy):
         return [errors.invalid_value("status.Phase", phase, rule)]
 
     def holds_deletion(self, obj: Object) -> bool:
-        """Whether the spec has finalizers. Surprising: a first deletion never removes the Namespace, even without
-        finalizers."""
+        """Whether the spec has finalizers. Surprising: a first deletion never removes the Namespace, even without."""
         return bool((obj.get("spec") or {}).get("finalizers")) or not obj["metadata"].get("deletionTimestamp")
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
@@ -149,7 +147,6 @@ _SET_ONCE = (_set_once("podCIDRs", "podCIDR"), _set_once("providerID", "provider
 class NodeStrategy(BuiltinStrategy):
     """Nodes: a kubelet sends the status with the Node that it creates."""
 
-    has_status = True
     rules = r.Rules(
         ("", _taints),
         ("status.capacity", _amounts),

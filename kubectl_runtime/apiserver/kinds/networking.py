@@ -103,7 +103,6 @@ _INGRESS = (
 
 
 class IngressStrategy(BuiltinStrategy):
-    has_status = True
     has_generation = True
     rules = r.Rules(*_INGRESS, ("", _class_name))
     update_rules = r.Rules(*_INGRESS)
@@ -224,7 +223,6 @@ def _of_different_families(blocks: list[str]) -> bool:
 class ServiceCIDRStrategy(BuiltinStrategy):
     """ServiceCIDRs; the addresses of Services come from the server's own range."""
 
-    has_status = True
     rules = r.Rules(
         ("spec.cidrs", r.required("at least one CIDR required")),
         ("spec.cidrs[*]", block_causes),

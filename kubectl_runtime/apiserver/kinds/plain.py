@@ -245,7 +245,6 @@ def _both_bounds(spec: Object, path: str) -> list[Cause]:
 
 
 class DisruptionBudgetStrategy(BuiltinStrategy):
-    has_status = True
     has_generation = True
     rules = r.Rules(
         r.when(r.has("spec.minAvailable", "spec.maxUnavailable"), ("spec", _both_bounds)),
@@ -296,7 +295,6 @@ def _signer(given: str | None, path: str) -> Iterator[Cause]:
 class SigningRequestStrategy(BuiltinStrategy):
     """CertificateSigningRequests: the server writes the requesting user."""
 
-    has_status = True
     name_errors = staticmethod(path_segment_errors)
     rules = r.Rules(
         ("spec.request", r.must(_is_request, "PEM block type must be CERTIFICATE REQUEST", zero="")),

@@ -280,7 +280,6 @@ _ALLOCATED = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "health
 
 
 class ServiceStrategy(BuiltinStrategy):
-    has_status = True
     delete_returns_object = True
     name_errors = staticmethod(dns_label_errors)  # since 1.36 a name may begin with a digit
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {

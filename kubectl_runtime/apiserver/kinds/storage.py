@@ -57,7 +57,6 @@ _FIXED_MODE = r.Fixed(lambda _, value: errors.immutable("volumeMode", value))  #
 
 
 class ClaimStrategy(BuiltinStrategy):
-    has_status = True
     delete_returns_object = True
 
     defaults = r.Defaults({"spec.volumeMode": "Filesystem", "status": {}, "status.phase": "Pending"})
@@ -200,7 +199,6 @@ def _source(spec: Object, path: str) -> Iterator[Cause]:
 
 
 class VolumeStrategy(BuiltinStrategy):
-    has_status = True
     delete_returns_object = True
     defaults = r.Defaults({"status": {}, "status.phase": "Pending", "spec.persistentVolumeReclaimPolicy": "Retain",
                          "spec.volumeMode": "Filesystem"})
@@ -360,7 +358,6 @@ _NOT_INLINE = r.forbidden("may not be specified in the context of inline volumes
 
 
 class AttachmentStrategy(BuiltinStrategy):
-    has_status = True
     delete_returns_object = True
     rules = r.Rules(
         ("spec.attacher", r.REQUIRED, r.LOWERED_SUBDOMAIN),

@@ -309,7 +309,6 @@ _GATED = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "las
 
 
 class PodStrategy(BuiltinStrategy):
-    has_status = True
     has_generation = True
     delete_returns_object = True
     supports_grace = True
@@ -468,8 +467,7 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
 
 
 def _priority(name: str, pod: str, ctx: StrategyContext) -> tuple[str, int, str]:
-    """Name, value and preemption policy of a PriorityClass, or of the default. Raises the 403 if the class does not
-    exist."""
+    """Name, value and policy of a PriorityClass, or of the default. Raises the 403 of a missing class."""
     if name in SYSTEM_PRIORITIES:
         return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
