@@ -284,8 +284,7 @@ class ApiCore:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("steps of controllers failed", failures)
 
     def _note_refusals(self, controller: ControlLoop, count: int) -> None:
-        """Let a controller whose writes webhooks refused, or that failed, look at everything again after a growing
-        delay."""
+        """Let a controller that failed, or that webhooks refused, look at everything again after a growing delay."""
         known = self._again.get(controller)
         now = self.clock.monotonic()
         if count:

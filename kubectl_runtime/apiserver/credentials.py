@@ -24,8 +24,7 @@ from kubectl_runtime.certificates.bundles import server_context, write_private
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How a client verifies the server (`ca` is PEM) and authenticates; all fields are empty for a server without TLS
-    and users."""
+    """How a client verifies the server (`ca` is PEM) and authenticates; all empty without TLS and users."""
 
     ca: bytes = b""
     token: str = field(default="", repr=False)
@@ -73,8 +72,7 @@ def kubeconfig(url: str, credentials: Credentials, *, name: str = "embedded") ->
 
 
 def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
-    """Write the kubeconfig to a file that only its owner can read. Raises OSError, also for a link, a device or a pipe.
-    """
+    """Write the kubeconfig to a file that only its owner can read. Raises OSError, also for a link, device or pipe."""
     write_private(path, kubeconfig(url, credentials).encode())
 
 
@@ -89,8 +87,7 @@ _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to a
 
 
 class ServerTls:
-    """The TLS side of a listener: `accept` makes the handshake, `subject` returns the subject of the client's
-    certificate."""
+    """The TLS side of a listener: `accept` makes the handshake, `subject` returns the client certificate's subject."""
 
     def __init__(self, authority: Authority | None = None, *, hosts: Iterable[str] = HOSTS,
                  certificate: Certificate | None = None) -> None:
@@ -120,8 +117,7 @@ class ServerTls:
 
     @staticmethod
     def subject(connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
-        """The subject of the client's verified certificate as pairs, with its fingerprint; None without a certificate.
-        """
+        """The subject of the client's verified certificate as pairs, with its fingerprint; None without one."""
         if not isinstance(connection, ssl.SSLSocket):
             return None
         described, encoded = connection.getpeercert(), connection.getpeercert(binary_form=True)
@@ -137,8 +133,7 @@ def _fingerprint(encoded: bytes) -> str:
 
 
 def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
-    """The TLS side of a server: the given `ServerTls`, one with the given authority, one with a new authority, or None.
-    """
+    """The TLS side of a server: the given `ServerTls`, one with the given or a new authority, or None."""
     if isinstance(tls, ServerTls) or tls is False:
         return tls or None
     hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)

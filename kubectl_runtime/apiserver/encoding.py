@@ -393,8 +393,7 @@ def may_repeat_keys(body: bytes, value: Any) -> bool:
 
 
 def _decode_leniently(body: bytes) -> Any:
-    """Decode JSON that msgspec refuses and the real decoder accepts: invalid UTF-8 and lone surrogates become U+FFFD.
-    """
+    """Decode JSON that msgspec refuses and the real decoder accepts: invalid UTF-8, lone surrogates become U+FFFD."""
     text = go_text(body).strip(" \t\r\n")
     value, end = decode_json(text)
     if end < len(text):

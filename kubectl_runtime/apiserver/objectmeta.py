@@ -1,5 +1,4 @@
-"""Rules for the ``metadata`` of every kind: validation on create and update, cleaning of input, and what an update
-keeps."""
+"""Rules for the ``metadata`` of every kind: validation, cleaning of input, and what an update keeps."""
 from __future__ import annotations
 
 import json
@@ -208,8 +207,7 @@ def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
 
 
 def restore(meta: Object, before: Object) -> None:
-    """Silently restore the fields that an update cannot change. A deletionTimestamp that the update adds is kept, and
-    so refused."""
+    """Silently restore what an update cannot change. An added deletionTimestamp is kept, and so refused."""
     meta.pop("selfLink", None)
     for key in ("creationTimestamp", "deletionTimestamp"):
         if key in before:

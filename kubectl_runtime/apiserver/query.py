@@ -364,8 +364,7 @@ def raw_delete_options(request: HttpRequest, *, custom: bool = False) -> Object:
 
 
 def checked(raw: Object) -> DeleteOptions:
-    """DeleteOptions from their fields, which have the right types. Raises the 422 of options that contradict each
-    other."""
+    """DeleteOptions from their fields, which have the right types. Raises the 422 of contradictory options."""
     causes = []
     policy, orphan, dry_run = raw.get("propagationPolicy"), raw.get("orphanDependents"), raw.get("dryRun") or []
     if policy is not None and orphan is not None:

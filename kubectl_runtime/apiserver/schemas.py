@@ -73,8 +73,7 @@ class Schema:
         raise AttributeError(name)
 
     def field(self, name: str) -> Schema | None:
-        """The schema of a key: the declared field's, else that of undeclared keys, else None (the key is not allowed).
-        """
+        """The schema of a key: the declared field's, else that of undeclared keys, else None (it is not allowed)."""
         return self.fields.get(name) or self.element
 
     def replaced(self, **changes: Any) -> Schema:
@@ -100,8 +99,7 @@ ANY: Schema = Schema("any", loader=_any_below)
 
 
 def scalar_of(node: Node) -> str:
-    """The scalars that a node takes: string, numeric, boolean or untyped. Formatted strings take any scalar, as in the
-    real server."""
+    """The scalars that a node takes: string, numeric, boolean or untyped. As there, formatted strings take any."""
     kind = node.get("type", "")
     if kind in ("integer", "number"):
         return "numeric"
@@ -141,8 +139,7 @@ def builtin(group: str, version: str, kind: str) -> Schema:
 
 @cache
 def definition(name: str) -> Schema:
-    """The schema of a definition by its full name (``io.k8s.api.core.v1.PodSpec``). Raises KeyError if there is none.
-    """
+    """The schema of a definition by its full name (``io.k8s.api.core.v1.PodSpec``). Raises KeyError without one."""
     return _build(definitions()[name], name)
 
 

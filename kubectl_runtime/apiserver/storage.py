@@ -283,8 +283,7 @@ class Change:
     left: Version | None = None  # `old` with this change's resourceVersion; made when a selector needs it
 
     def old_as_left(self) -> Version:
-        """The object before the change with the change's resourceVersion, for a watch whose selector no longer matches.
-        """
+        """The object before the change with the change's version, for a watch whose selector no longer matches."""
         if self.left is None:
             assert self.old is not None
             self.left = restamped(self.old, self.rv)
@@ -292,8 +291,7 @@ class Change:
 
 
 def make_version(obj: Object, rv: int, fields: dict[str, str], stored_as: str = "") -> Version:
-    """Encode an object (with or without kind and apiVersion). Sets its metadata.resourceVersion, or drops it if `rv` is
-    0."""
+    """Encode an object (with or without kind and apiVersion). Sets its resourceVersion, or drops it if `rv` is 0."""
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     if rv:
@@ -482,8 +480,7 @@ for a refused request."""
 
 
 class Cluster:
-    """The state that all parts of one server share: objects, types, lock, clock, randomness. `locked` is safe in any
-    thread."""
+    """The state that all parts of a server share: objects, types, lock, clock, randomness. `locked` is thread-safe."""
 
     def __init__(self, clock: Clock, types: Iterable[ServedResource], loopback: Loopback, *,
                  seed: int | None = None) -> None:
@@ -544,8 +541,7 @@ class Cluster:
                 self._depth = depth
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the lock, which the caller holds, is free. A callback that is passed several times runs
-        once."""
+        """Call `callback` once the lock, which the caller holds, is free; only once if it is passed several times."""
         self._callbacks[callback] = None
 
     def new_uid(self) -> str:

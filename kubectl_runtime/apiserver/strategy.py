@@ -102,8 +102,7 @@ class StrategyContext(Protocol):
         ...
 
     def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of a type in its storage form, of a namespace or all, in order. The caller must not change them.
-        """
+        """The objects of a type in its storage form, of a namespace or all, in order; not to be changed."""
         ...
 
 
@@ -202,8 +201,7 @@ class Strategy:
             obj.pop("status", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Restore what this request may not change: status on the main resource, everything except status on /status.
-        """
+        """Restore what this request may not change: status on the main resource, all but status on /status."""
         if subresource == "status":
             self.keep_all_but_status(new, old)
         elif self.has_status:

@@ -126,8 +126,7 @@ _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH
 
 @dataclass(slots=True)
 class RequestInfo:
-    """The target of a request. `verb` is RBAC's verb; for a path outside of resources it is the method in lower case.
-    """
+    """The target of a request. `verb` is RBAC's; for a path outside of resources the method in lower case."""
 
     is_resource: bool
     verb: str

@@ -309,8 +309,7 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
-    """The problems that refuse the write if field validation is strict; otherwise they become warnings or are ignored.
-    """
+    """The problems that refuse a strictly validated write; otherwise they become warnings or are ignored."""
     validation = ctx.options.field_validation if ctx.options else "Warn"
     if validation == "Strict" and problems:
         return "strict decoding error: " + ", ".join(problems)

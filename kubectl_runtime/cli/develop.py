@@ -57,8 +57,7 @@ class OperatorProcess:
     ends the process with the block; the pipe ends it with this process."""
 
     def __init__(self, order: bytes, kubeconfig: Path) -> None:
-        """`order`: what to run, see `dev_operator`. `kubeconfig`: the file for clients that the program makes
-        itself."""
+        """`order`: what to run, see `dev_operator`. `kubeconfig`: the file for clients that the program makes."""
         self._order = order
         kept = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_SERVICE_")}
         self._environment = {**kept, "KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}

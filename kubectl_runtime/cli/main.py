@@ -47,8 +47,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. `arguments` defaults to those of the process. Raises SystemExit as
-    argparse."""
+    """Run one command, by default the process's own, and return its exit status. Raises SystemExit as argparse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     wrong = 1 if any(len(text) > 2 and "--exit-code".startswith(text) for text in given) else 2
     try:

@@ -170,8 +170,7 @@ class _Webhooks:
 
 
 def _webhooks(program: Inspected) -> list[_Webhooks]:
-    """Return the program's webhook servers. Raises CommandError where their Service cannot select the operator's
-    Pods."""
+    """Return the program's webhook servers. Raises CommandError if a Service cannot select the operator's Pods."""
     found: list[_Webhooks] = []
     for number, server in enumerate(servers_of(program.made)):
         if server.url is not None:

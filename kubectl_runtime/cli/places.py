@@ -77,8 +77,7 @@ def place(text: str) -> Place:
 
 
 def checked_name(text: str) -> str:
-    """Check an object's name, as a type of argparse: a name that the API server would refuse is a wrong command
-    line."""
+    """Check an object's name, as a type of argparse, by the API server's rules."""
     return _checked(checked_subdomain, text)
 
 
@@ -101,8 +100,7 @@ def see_current_folder() -> None:
 
 
 def imported(name: str) -> ModuleType:
-    """Import the module of this name. Raises CommandError if the import fails, UsageError if there is no such
-    module."""
+    """Import the module of this name. Raises CommandError if that fails, UsageError if there is no such module."""
     see_current_folder()
     try:
         module = importlib.import_module(name)
@@ -129,8 +127,7 @@ def hint(name: str, known: Iterable[str], what: str) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of `error`, without this program's frames before the user's code and without this package's frames
-    below it."""
+    """The traceback of `error` without this program's frames above, and this package's below, the user's code."""
     shown = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     parts: list[traceback.TracebackException | None] = [shown]
@@ -150,8 +147,7 @@ def _users(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
 
 
 def _check_not_shadowed(name: str, module: ModuleType) -> None:
-    """Raise CommandError for a file of the current folder that has the name of a module that Python has already
-    loaded."""
+    """Raise CommandError for a file of the current folder that is named as an already loaded module of Python."""
     wanted = Path.cwd().joinpath(*name.split(".")).with_suffix(".py")
     found = getattr(module, "__file__", None)
     if wanted.is_file() and (found is None or not wanted.samefile(found)):

@@ -180,8 +180,7 @@ def _home_of(made: BoundController[Any] | Manager) -> str | None:
 
 
 def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:
-    """Warn that the operator may change other objects as well, because the names of its own objects are not known
-    here."""
+    """Warn that the operator may change objects of others too, because the names of its own are not known here."""
     unnamed = {right.resource for right in served if right.verb == "patch" and not right.name}
     if sharding is not None:
         unnamed.add("leases of its namespace")

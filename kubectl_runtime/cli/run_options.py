@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 
 def level_option(text: str) -> str:
-    """Check a --log-level, as a type of argparse, and return it unchanged. An unreadable text is a wrong command
-    line."""
+    """Check a --log-level, as a type of argparse, and return it unchanged."""
     _, wrong = logs.parse_levels(text)
     if wrong:
         raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "

@@ -41,8 +41,7 @@ MOST_BYTES = 4 << 20
 
 
 def state_url(text: str) -> str:
-    """Return the URL of a server's state for the address that the user typed. Raises ValueError for a text that is no
-    address."""
+    """Return the URL of a server's state for the address that the user typed. Raises ValueError for other texts."""
     given = text.strip()
     if "://" not in given:
         given = f"http://{given}"

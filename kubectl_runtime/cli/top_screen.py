@@ -29,8 +29,7 @@ COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW,
 
 
 class Line(NamedTuple):
-    """A row of a controller's table: the state of the key, the time since or until which it holds, its name,
-    details."""
+    """A row of a controller's table: the state of the key, the time of that state, its name, details."""
 
     state: str
     time: str
@@ -56,8 +55,7 @@ class Screen:
         self._colours = colours
 
     def lines(self, report: DebugState, height: int | None = None, rates: dict[str, float] | None = None) -> list[str]:
-        """Return the lines of the screen, at most `height` if given. `rates`: runs per second by controller, if
-        known."""
+        """Return the lines of the screen, at most `height` if given. `rates`: known runs per second by controller."""
         watches = self._watches(report.watches, report.watches_left_out, height)
         head = [*wrapped(title(report), self._width, self.paint, BOLD), *self._sharding(report), "", *watches,
                 *self._traffic(report), ""]

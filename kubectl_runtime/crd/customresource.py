@@ -243,8 +243,7 @@ class CustomResource(Resource):
 
     @classmethod
     def _schema(cls) -> dict[str, Any]:
-        """The root schema. The server adds apiVersion, kind and metadata; status is never required, since it is set
-        later."""
+        """The root schema. The server adds apiVersion, kind and metadata; status, set later, is never required."""
         options = cls.crd_options
         if options.schema is not None:
             return dict(options.schema)

@@ -245,8 +245,7 @@ _LISTS = frozenset({"short_names", "categories", "printer_columns", "selectable_
 
 
 def options_of(cls: type, given: Mapping[str, Any]) -> CrdOptions:
-    """Return the options of class keywords. Raises TypeError for a text in place of several, and for contradictory
-    options."""
+    """Return the options of class keywords. Raises TypeError for a text in place of several and contradictions."""
     for name in _LISTS & given.keys():
         if isinstance(given[name], str):
             raise TypeError(f"class {cls.__name__}: {name}= takes several; write {name}=({given[name]!r},)")

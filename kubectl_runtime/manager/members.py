@@ -137,27 +137,22 @@ class Member:
         self.stop.set(reason)
 
     def finish_work(self, timeout: float) -> bool:
-        """Block until the member no longer needs the leadership, for at most `timeout` seconds; returns whether that is
-        so."""
+        """Block until the member needs no leadership, for at most `timeout` seconds; returns whether that is so."""
         raise NotImplementedError
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Block until the member has ended, for at most `timeout` seconds and a moment for its threads; returns what
-        still runs."""
+        """Block until the member has ended, for `timeout` seconds and a moment for its threads; returns the rest."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """After `begin_stop`, end running work at once. Does not block. A function is not affected, since it has one
-        token."""
+        """After `begin_stop`, end running work at once, except for a function. Does not block."""
 
     def why_not_ready(self) -> str:
-        """The reason why the member is not ready, as text; empty when it is ready. A function is always ready. Does not
-        block."""
+        """Why the member is not ready, as text; empty when it is ready, as a function always is. Does not block."""
         return ""
 
     def why_not_alive(self) -> str:
-        """The failure that only a restart of the process can repair; empty when the member is healthy. Does not
-        block."""
+        """The failure that only a restart of the process repairs; empty when there is none. Does not block."""
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:

@@ -211,8 +211,7 @@ Busy = Sequence[int]
 
 def step(rules: ShardRules, state: ShardState, happened: Input, now: Now, busy: Busy
          ) -> tuple[ShardState, Action]:
-    """The next state and the action. A request in the action counts as begun `now`. Only a Tick or an answer leads to a
-    request. Pure."""
+    """The next state and the action, whose request began `now`; only a Tick or an answer leads to one. Pure."""
     follows: Action = Wait(now.at)
     match happened:
         case Answered(which, answer):

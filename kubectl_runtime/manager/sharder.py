@@ -94,8 +94,7 @@ SHARD = "sharding.kubectl-runtime.dev/shard"
 
 
 class ShardLeases:
-    """Reads and writes the Leases of a group of replicas. Thread-safe, with one request per Lease at a time. Raises
-    nothing."""
+    """Reads and writes the Leases of a group, with one request per Lease at a time. Thread-safe; raises nothing."""
 
     def __init__(self, client: Client, sharding: Sharding, namespace: str, own_name: str) -> None:
         """Nothing is sent yet."""
@@ -236,8 +235,7 @@ class Sharder:
 
     @property
     def replicas(self) -> dict[str, list[int]]:
-        """The replicas by identity, and the shards that each holds, as far as this replica has seen their Leases. Does
-        not block."""
+        """The replicas by identity, and the shards that each holds by the Leases seen so far. Does not block."""
         state, at = self._state, self._clock.boottime()
         found: dict[str, list[int]] = {member: [] for member in state.replicas.members}
         for n, lease in enumerate(state.shards):

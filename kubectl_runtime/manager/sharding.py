@@ -123,8 +123,7 @@ def shard_of(key: Key, shards: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InShards:
-    """Whether the object of a key is in one of the shards `numbers` out of `shards`, as `Sharding(by="name")`
-    divides."""
+    """Whether the object of a key is in one of the shards `numbers` of `shards`, as `Sharding(by="name")` divides."""
 
     numbers: frozenset[int]
     shards: int
@@ -292,14 +291,12 @@ class Replicas:
 
     @property
     def other_divisions(self) -> list[Division]:
-        """The other divisions of the same objects. While such replicas exist, two replicas could work for one
-        object."""
+        """The other divisions of the same objects. With such replicas two could work for one object."""
         return sorted({one.sight.division for one in self.seen.values() if one.counts} - {self.division})
 
     @property
     def quota(self) -> int:
-        """The number of shards for this replica. The quotas of all members add up to all shards and differ by at most
-        one."""
+        """The number of shards for this replica. All quotas add up to all shards and differ by at most one."""
         return self.quota_of(self.identity)
 
     def quota_of(self, member: str) -> int:

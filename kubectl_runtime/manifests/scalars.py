@@ -55,8 +55,7 @@ def resolve(text: str) -> bool | int | float | str | None:
 
 
 def tagged(tag: str, text: str) -> bool | int | float | str | None:
-    """The value of a scalar with an explicit tag; ValueError, with Go's message, if it does not fit. Non-standard tags
-    make text."""
+    """The value of a scalar with an explicit tag; ValueError in Go's words if it does not fit. Others make text."""
     if tag == BINARY:
         return _binary(text)
     if tag not in (_NULL, _BOOL, _INT, _FLOAT):

@@ -350,8 +350,7 @@ class _Report:
         return FieldChange(self._hidden.key(path), self._hidden.value(before), self._hidden.value(after), owner)
 
     def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
-        """Whether the old value of a changed field is the digest of the value that the program wrote, or may be, as the
-        lengths are equal."""
+        """Whether the old value of a field is the digest of the written value, or may be, by its length."""
         if before is ABSENT or after is ABSENT or isinstance(after, dict | list) or not self._is_secret(identity, path):
             return False
         same = self._snapshot.is_same(before, after)

@@ -78,8 +78,7 @@ class Program:
         return [one.controller.plan() for one in self.controllers]
 
     def definitions(self) -> list[Object]:
-        """The CRDs of the program's own kinds: of the classes that its controllers watch and between which its webhooks
-        convert."""
+        """The CRDs of the kinds that the program's controllers watch and its webhooks convert."""
         classes = dict.fromkeys(kinds_of([*self.controllers]))
         for server in self.webhooks:
             for handler in server.app.handlers.values() if isinstance(server.app, Application) else ():

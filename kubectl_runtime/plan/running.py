@@ -279,8 +279,7 @@ class Rehearsal:
     # --- steps before the program ------------------------------------------------------------------------------
 
     def _apply_definitions(self, client: Client, program: Program) -> None:
-        """Apply the given CRDs and those of the program's classes; fields that a class does not set stay as they
-        are."""
+        """Apply the given CRDs and those of the program's classes; fields that a class does not set stay."""
         given = {obj["metadata"]["name"]: obj for obj, _ in self._changes if obj.get("kind") == DEFINITIONS.kind}
         own = {obj["metadata"]["name"]: obj for obj in program.definitions() if obj["metadata"]["name"] not in given}
         with self._as("definitions"):
@@ -409,8 +408,7 @@ class Rehearsal:
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
     def _convert_states(self) -> None:
-        """Convert the first states of objects that are now stored in another version, so that renamed fields do not
-        count as changes."""
+        """Convert first states that are now stored in another version, so that renamed fields are no changes."""
         registry, stored = self.server.core.cluster.registry, self.observed
         for identity, after in stored.after.items():
             before = stored.before.get(identity)
@@ -542,8 +540,7 @@ class Rehearsal:
         return (ref.resource.full_name, ref.namespace or "", ref.name) in self.observed.after
 
     def _note_refusal(self, request: HttpRequest, error: StatusError) -> None:
-        """Record the reason why an object, such as a Pod, was refused that a controller of the cluster makes for its
-        owner."""
+        """Record why an object was refused that a controller of the cluster makes for its owner (a Pod)."""
         if request.method != "POST" or error.code not in (403, 422):
             return
         obj = msgspec.json.decode(request.body)

@@ -272,8 +272,7 @@ class StoredSnapshot:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a saved snapshot. Raises SnapshotError for a file that holds none, or another format version;
-        OSError."""
+        """Read a saved snapshot. Raises OSError, and SnapshotError for other files and other format versions."""
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
         try:
@@ -298,8 +297,7 @@ class StoredSnapshot:
                    tuple(saved.redacted), saved.all_definitions)
 
     def is_same(self, digest: Any, value: Any) -> bool | None:
-        """Whether `digest` is the digest of a value; None if that is unknown, because the snapshot was loaded and the
-        lengths are equal."""
+        """Whether `digest` is a value's digest; None if unknown: of a loaded snapshot, with equal lengths."""
         if self.redaction is not None:
             return self.redaction.stands_for(digest, value)
         return None if _length(digest) == _length(value) else False

@@ -44,8 +44,7 @@ def _wrong(what: str, where: str) -> PatternError:
 
 
 class _Translation:
-    """One pass over a pattern; `open` has, for each open group, the number of groups that flags in its middle
-    opened."""
+    """One pass over a pattern; `open` has for each open group the groups that flags in its middle opened."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.out = pattern, 0, list[str]()

@@ -301,8 +301,7 @@ def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
 
 
 def rules_of(schema: Node | None, *, root: bool = True) -> Rules | None:
-    """The rules of a schema, ready to validate values; None if it has none. Raises MissingExtra without the extra
-    `cel`."""
+    """The rules of a schema, ready for use; None if it has none. Raises MissingExtra without the extra `cel`."""
     if not schema:
         return None
     own = tuple(_ready(rule, schema, root=root) for rule in schema.get(RULES) or ())

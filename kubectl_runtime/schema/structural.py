@@ -80,8 +80,7 @@ def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
 
 
 def prune_value(value: Any, node: Node) -> list[str]:
-    """`prune` for a value inside an object, such as a default, where apiVersion, kind and metadata are normal
-    fields."""
+    """`prune` inside an object, as for a default, where apiVersion, kind and metadata are normal fields."""
     dropped: list[str] = []
     _prune(value, node, "", dropped)
     return sorted(path.removeprefix(".") for path in dropped)
@@ -195,8 +194,7 @@ def wrong_type(path: str, kind: str, detail: str) -> Cause:
 
 
 def _int_or_string_branch(node: Node) -> str:
-    """The junctor in which an int-or-string may name its two types: "anyOf", "allOf" (in its first branch), or "" for
-    any other schema."""
+    """The junctor in which an int-or-string may name its types: "anyOf", the first of "allOf", or "" elsewhere."""
     if node.get("anyOf") == _INT_OR_STRING_BRANCHES:
         return "anyOf"
     first = (node.get("allOf") or [{}])[0]

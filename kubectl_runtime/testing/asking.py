@@ -156,8 +156,7 @@ def duration(text: str) -> float:
 
 
 def service_address(text: str) -> tuple[str, str]:
-    """Parse `NAMESPACE/NAME=https://HOST:PORT`: a Service and its address. Raises ArgumentTypeError for anything
-    else."""
+    """Parse `NAMESPACE/NAME=https://HOST:PORT`, a Service and its address. Raises ArgumentTypeError."""
     name, equals, address = text.partition("=")
     if not equals or name.count("/") != 1 or not address.startswith("https://"):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAMESPACE/NAME=https://HOST:PORT")

@@ -143,8 +143,7 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Gu
 
 
 def conversion_answer(converter: Converts, body: bytes, guard: Guard) -> bytes:
-    """Return the response of `converter`; all objects are converted or none. Blocks as the converter does. Raises
-    BadReview."""
+    """Return the response of `converter` for all objects or none. Blocks as the converter does. Raises BadReview."""
     try:
         review = ConversionReview.decode(body)
     except DecodeError as error:
@@ -219,8 +218,7 @@ def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] |
 
 
 def _check_passed(returned: Any) -> None:
-    """Raise TypeError for any returned value: a False or a coroutine may be meant as a refusal, and would be
-    ignored."""
+    """Raise TypeError for any returned value: a False or a coroutine may be meant as a refusal."""
     if returned is not None:
         _wrong(f"validate returned {returned!r:.40}; it returns None to let the request pass, and raises Denied to "
                "refuse it")

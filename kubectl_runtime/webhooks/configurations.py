@@ -226,8 +226,7 @@ def _may_be_taken(definition: dict[str, Any], ours: set[str]) -> bool:
 
 
 def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: bytes) -> None:
-    """Merge the object's bundles into `manifest`, since an apply owns the field and would otherwise remove the CAs of
-    other replicas."""
+    """Merge the object's bundles into `manifest`, which would otherwise remove the CAs of other replicas."""
     held = {name: config.get("caBundle") for name, config in _client_configs(there)}
     for name, config in _client_configs(manifest):
         if bundle := held.get(name):

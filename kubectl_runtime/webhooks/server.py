@@ -127,8 +127,7 @@ Named = tuple[str, str]
 
 
 class WebhookSetup:
-    """Applies the configurations of a server's webhooks, and keeps them. `run` is for one thread; the rest is
-    thread-safe."""
+    """Applies and keeps the configurations of a server's webhooks. `run` is for one thread; the rest is thread-safe."""
 
     def __init__(self, client: Client, app: Application, name: str, *, service: str | None, url: str | None,
                  ca_bundle: Callable[[], bytes], follows: bool,
@@ -244,8 +243,7 @@ class WebhookSetup:
             self._news.set()
 
     def _difference(self, manifest: Object, found: Object) -> str:
-        """The changes by other programs; empty if there are none, or if another process applied them with our field
-        manager."""
+        """The changes by other programs; empty without, or if another process applied them as our field manager."""
         named = manifest["kind"], manifest["metadata"]["name"]
         at = self._time_of(found)
         place = lacking({**manifest, "metadata": {}}, found, "")

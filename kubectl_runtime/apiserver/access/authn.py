@@ -118,8 +118,7 @@ class Authenticator:
         return user if user is not None and self.clock.monotonic() < ends else self.tokens.get(token)
 
     def authenticate(self, request: HttpRequest) -> User:
-        """The user of the request. Raises the 401 of a wrong token, or of an anonymous request if these are disabled.
-        """
+        """The user of the request. Raises the 401 of a wrong token, or of an anonymous request if disabled."""
         if request.peer_cert_subject is not None:
             user = certificate_user(request.peer_cert_subject)
             if user is not None:

@@ -75,8 +75,7 @@ def _go_user(user: User) -> str:
 
 
 def impersonate(request: HttpRequest, attributes: Attributes, authorize: Authorize) -> User:
-    """The user that the request acts as: its own, or the impersonated one. Raises the 403 if impersonation is not
-    allowed."""
+    """The request's own user or the impersonated one. Raises the 403 if impersonation is not allowed."""
     wanted = wanted_user(request)
     if wanted is None:
         return attributes.user

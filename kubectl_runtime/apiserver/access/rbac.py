@@ -235,8 +235,7 @@ class Rbac:
         self._source = source
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Whether the user's rules allow the action. ``system:masters`` may do everything, whatever the bindings are.
-        """
+        """Whether the user's rules allow the action. ``system:masters`` may do everything, whatever the bindings."""
         if MASTERS in attributes.user.groups:
             return Decision(True)
         errors = []

@@ -154,8 +154,7 @@ def is_terminating(crd: Version) -> bool:
 
 
 class CrdController:
-    """Accepts, establishes, serves and cleans up CRDs; runs as a part of the core, in steps after each change of a CRD.
-    """
+    """Accepts, establishes, serves and cleans up CRDs; the core calls its steps after each change of a CRD."""
 
     name = "customresourcedefinitions"
 
@@ -382,8 +381,7 @@ def _write(cluster: Cluster, crd: Object) -> bool:
 
 
 def _store(cluster: Cluster, crd: Object) -> bool:
-    """Store a changed status (and finalizers), as a component of the cluster. Returns whether the server accepted it.
-    """
+    """Store a changed status (and finalizers), as a component of the cluster. Returns whether it was accepted."""
     body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
     path = f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status"
     return submit(cluster, "PUT", path, body, agent=AGENT) is not None

@@ -39,8 +39,7 @@ class OpenWatch:
 
     def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
                  since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
-        """The cluster's lock is held. `initial` objects are sent first, as ADDED; their state is that of the version
-        `since`."""
+        """The cluster's lock is held. `initial` objects are sent first, as ADDED, in the state of version `since`."""
         self._cluster = cluster
         self._bucket = bucket
         self._form = form
@@ -74,8 +73,7 @@ class OpenWatch:
         callback()
 
     def _mark(self) -> None:
-        """Note a stored change of the type (the cluster's lock is held): the reader is notified once the lock is free.
-        """
+        """Note a stored change of the type; the reader is notified once the cluster's lock, which is held, is free."""
         if self._ready is not None:
             self._cluster.call_unlocked(self._ready)
 

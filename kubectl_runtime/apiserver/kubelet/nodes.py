@@ -18,8 +18,7 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def choose_node(pod: Object, nodes: Iterable[Object], pods: Mapping[str, int]) -> tuple[str, str]:
-    """The name of the node for a Pod and ``""``, or ``""`` and the reason why there is none. `pods` are counts by node.
-    """
+    """The name of the node for a Pod and ``""``, or ``""`` and why there is none. `pods` are counts by node."""
     fits, refusals = [], Counter[str]()
     for node in nodes:
         if why := _refusal(pod["spec"], node):

@@ -156,8 +156,7 @@ def drop_empty(managed: Managed) -> Managed:
 
 
 def cap_updaters(managed: Managed) -> Managed:
-    """At most `MAX_UPDATERS` entries of updates: the oldest entries of each version are joined as ``ancient-changes``.
-    """
+    """At most `MAX_UPDATERS` entries of updates: each version's oldest are joined as ``ancient-changes``."""
     updaters = sorted((entry for entry in managed.values() if entry.operation == UPDATE), key=_rank)
     surplus = len(updaters) - MAX_UPDATERS
     if surplus <= 0:
@@ -217,8 +216,7 @@ STATUS = ResetFields(drop=(("status",),))
 
 
 def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
-    """The paths that a request to the main resource or to a subresource cannot write, for a kind with or without
-    /status."""
+    """The paths that a request to the object or a subresource cannot write, for a kind with or without /status."""
     if subresource == "status":
         return ALL_BUT_STATUS
     return STATUS if has_status else NO_RESET
@@ -257,8 +255,7 @@ def strip(fields: Fields) -> Fields:
 
 
 def known_versions(managed: Managed, target: Target) -> Managed:
-    """The entries of served versions, adapted to the present schema: there are no paths below a value that is now a
-    single leaf."""
+    """The entries of served versions, adapted to the present schema: no paths below what is now a single leaf."""
     result = {}
     for identity, entry in managed.items():
         schema = target.schema_of(entry.api_version)

@@ -122,8 +122,7 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
 
 
 def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
-    """The entries after an update. If the versions cannot be compared there are none; the real server only logs this
-    error."""
+    """The entries after an update; none if the versions cannot be compared, an error that the real server only logs."""
     if conversion_error(live, new, managed, target):
         return {}
     changed, removed = compare(live, new, target.schema)
@@ -235,8 +234,7 @@ class _Conflicts(Exception):
 
 
 def _client_side_applied(live: Object, target: Target) -> Fields | None:
-    """The fields that `kubectl apply` set and no manager changed since: kubectl's server-side apply may take them over
-    without a conflict."""
+    """The fields that `kubectl apply` set and no manager changed since: its server-side apply may take them over."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         configuration = json.loads(text or "")

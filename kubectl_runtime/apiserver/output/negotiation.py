@@ -192,8 +192,7 @@ def _yaml(body: bytes) -> bytes:
 
 
 def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Warning headers in the form of RFC 7234. If they are too long together, each is cut, and the last ones are left
-    out."""
+    """Warning headers in the form of RFC 7234. If they are too long together, all are cut and the last left out."""
     shown = list(dict.fromkeys(texts))
     if sum(map(len, shown)) > MAX_WARNINGS:
         cut = [text[:MAX_WARNING] for text in shown]

@@ -268,8 +268,7 @@ def _typed(value: Any, kind: str, now: datetime) -> Any:
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """The time since a timestamp in kubectl's words; ``<unknown>`` without a timestamp, ``<invalid>`` for an invalid
-    one."""
+    """The time since a timestamp in kubectl's words; ``<unknown>`` without one, ``<invalid>`` for an invalid one."""
     if not timestamp:
         return "<unknown>"
     try:

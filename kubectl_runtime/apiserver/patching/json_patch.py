@@ -92,8 +92,7 @@ def _pointer(operation: Operation, key: str) -> str:
 
 
 def _locate(document: _Document, operation: Operation, key: str, missing: str) -> tuple[Any, str]:
-    """(the container, the last token) of a pointer. The container must exist; `missing` is the text of the error if it
-    does not."""
+    """(the container, the last token) of a pointer. `missing` is the error's text if the container does not exist."""
     pointer = _pointer(operation, key)
     _, slash, rest = pointer.partition("/")
     *parents, last = [token.replace("~1", "/").replace("~0", "~") for token in rest.split("/")]

@@ -43,8 +43,7 @@ from kubectl_runtime.core.base.threads import Clock
 
 
 class Service(Protocol):
-    """The server behind a transport, such as `server.ApiServer`. A server that restarts fresh has another core from
-    then on."""
+    """The server behind a transport, such as `server.ApiServer`. A fresh restart gives it another core."""
 
     @property
     def clock(self) -> Clock: ...

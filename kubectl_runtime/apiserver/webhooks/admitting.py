@@ -100,8 +100,7 @@ def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...], a
 
 
 def _evaluate(ctx: RequestContext, policy: Policy, asked: Attributes) -> bool | None:
-    """Let one policy change the object, once for each binding. Returns whether it did, None if the policy does not
-    apply."""
+    """Let one policy change the object, once per binding. Returns whether it did, None if it does not apply."""
     changed: bool | None = None
     for _, binding, target in list(matching(ctx, asked, (policy,))):
         resource = target[0]
@@ -191,8 +190,7 @@ Outcome = Verdict | Exception
 
 
 def validate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
-    """Call the validating webhooks. Raises the StatusError of a refusal. The cluster's lock is held, and released
-    during the calls."""
+    """Call the validating webhooks, for which the held lock is released. Raises the StatusError of a refusal."""
     matching = [called for hook in hooks if (called := invocation(ctx, hook, asked)) is not None]
     if not matching:
         return

@@ -113,8 +113,7 @@ def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | Non
 
 def approved(ctx: RequestContext, operation: str, new: Object, old: Object | None,
              causes: Callable[[], list[errors.Cause]]) -> None:
-    """Call the validating webhooks, then check the causes again: other requests may have taken what the object needs.
-    """
+    """Call the validating webhooks, then check the causes again, since other requests may have interfered."""
     before = ctx.cluster.storage.rv
     approve(ctx, operation, new, old)
     if ctx.cluster.storage.rv != before and (found := causes()):

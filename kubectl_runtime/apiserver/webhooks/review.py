@@ -233,8 +233,7 @@ class Invocation:
 
 
 def is_exempt(asked: Attributes) -> bool:
-    """Whether webhooks are skipped: for the webhook configurations themselves, which could not be repaired otherwise.
-    """
+    """Whether webhooks are skipped: for webhook configurations, which could not be repaired otherwise."""
     return asked.kind.group == "admissionregistration.k8s.io" and asked.kind.kind in _EXEMPT
 
 

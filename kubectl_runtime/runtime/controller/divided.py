@@ -427,8 +427,7 @@ class DividedWatches:
 
 
 class OwnedPart:
-    """The run part for an object in one of the replica's shards. It works like `Owned`, with the shard decided when the
-    run begins."""
+    """The run part for an object in the replica's shards: like `Owned`, with the shard decided at the start."""
 
     def __init__(self, divided: DividedWatches, clock: Clock) -> None:
         self._divided = divided

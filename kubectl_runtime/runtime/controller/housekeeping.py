@@ -105,8 +105,7 @@ class SyncGate:
                 self._missing[name] = None
 
     def wait(self, timeout: float | None, stop: StopToken) -> bool:
-        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set. Returns whether the gate is
-        open."""
+        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set. Returns whether it is open."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         forget = stop.on_set(self._wake)
         try:

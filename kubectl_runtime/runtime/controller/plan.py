@@ -280,8 +280,7 @@ def check_predicate(predicate: Any) -> None:
 
 def functions_of(reconciler: Any,
                  error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
-    """The function to call and the error policy, for a reconciler that is a function or an object. Raises RequestError
-    for anything else."""
+    """The function to call and the error policy, for a function or an object. Raises RequestError for all else."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):

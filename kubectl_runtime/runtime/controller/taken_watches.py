@@ -109,8 +109,7 @@ class TakenWatches:
         return self.planned[before:]
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Take watches for a part of the objects, which the stores do not show yet. Returns the new entries of
-        `planned`."""
+        """Take watches of further objects, which the stores do not show yet. Returns the new entries of `planned`."""
         served: list[Planned] = []
         with self._lock:
             self._serve(plans, scopes_of(*plans), served, among=())
@@ -150,8 +149,7 @@ class TakenWatches:
             store.drop_indexes()
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
-        """The store of a watched kind, or of a class of views. Raises RequestError when this controller does not watch
-        it."""
+        """The store of a watched kind, or of a class of views. Raises RequestError for a kind that is not watched."""
         if isinstance(kind, type) and issubclass(kind, PartialView):
             if (views := self._views.get(kind)) is not None:
                 return views

@@ -281,8 +281,7 @@ class Series(msgspec.Struct, eq=False):
 
 @dataclass(slots=True)
 class Ledger:
-    """The observations, the counts that the server has, and the next request to send. Pure; its owner serialises the
-    calls."""
+    """The observations, the server's counts, and the next request. Pure; its owner serialises the calls."""
 
     queue: int
     """New series that may wait at once; further ones are lost."""
@@ -329,8 +328,7 @@ class Ledger:
         return series
 
     def settle(self, series: Series, result: Result, *, counts: bool = True) -> Lost | None:
-        """Record the outcome of the request. `counts`: it was an answer. Returns why the observations are lost, if they
-        are."""
+        """Record the outcome of the request. `counts`: it was an answer. Returns why observations are lost, if so."""
         if result in (Result.LATER, Result.UNKNOWN):
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts

@@ -480,8 +480,7 @@ class Lifecycle:
         """Block until the work in progress has ended or its time is over."""
 
     def _end_rest(self) -> list[StillRunning]:
-        """Block until the rest has ended or its time is over. Returns the parts that have not ended; they are already
-        logged."""
+        """Block until the rest has ended or its time is over. Returns the parts that have not, already logged."""
         return []
 
     def _release(self) -> None:
@@ -489,8 +488,7 @@ class Lifecycle:
 
 
 def join(threads: Iterable[threading.Thread], limit: float) -> None:
-    """Wait for these threads, at most `limit` real seconds for all together: they end by the operating system's clock.
-    """
+    """Wait for these threads, at most `limit` real seconds in all: they end by the operating system's clock."""
     deadline = time.monotonic() + limit
     for thread in threads:
         if thread.ident is not None and thread is not threading.current_thread():  # it was started

@@ -562,8 +562,7 @@ def _sendable(text: str) -> str:
 
 
 def _rounded(seconds: float) -> float:
-    """Round to the millisecond: more digits are noise and take bytes. At least 0: the clock may have been read a little
-    later."""
+    """Round to the millisecond, since more digits are noise; at least 0, since the clock may have been read later."""
     return round(seconds, 3) + 0.0
 
 

@@ -81,8 +81,7 @@ class OwnCheck:
 
 
 class TimedCheck:
-    """A check of the program, which may hang: it is called in its own thread, one call at a time. Safe to use from any
-    thread."""
+    """A check of the program, which may hang: called in its own thread, one call at a time. Thread-safe."""
 
     def __init__(self, name: str, check: Check, timeout: Duration = TIMEOUT) -> None:
         """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments, is async or a
@@ -97,8 +96,7 @@ class TimedCheck:
         self._reason = ""
 
     def begin(self) -> int:
-        """Call the check, unless a call is in progress. Returns the number of the call, for `reason`. Does not block.
-        """
+        """Call the check, unless a call is in progress. Returns the call's number, for `reason`. Does not block."""
         with self._change:
             if self._began is None:
                 self._began, self._calls = time.monotonic(), self._calls + 1

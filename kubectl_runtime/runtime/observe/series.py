@@ -204,8 +204,7 @@ class ControllerSeries(Numbers):
                 self.lock.release()
 
     def renew(self) -> None:
-        """Start over in the child of a fork: a parent's thread may have held the lock, and the runs in progress are the
-        parent's."""
+        """Start over in the child of a fork: the lock and the runs in progress may be the parent's."""
         self.lock = threading.Lock()
         self._running.clear()
 

@@ -188,8 +188,7 @@ class Shelf:
     # What the watch shows
 
     def touched(self, key: Key, now: Record | None, gone: str | None = None) -> list[Moved]:
-        """The watch has shown a change of `key`, which is stored as `now`. `gone`: the uid of a deleted object. Returns
-        the changes."""
+        """The watch has shown `key`, stored as `now`. `gone`: the uid of a deleted object. Returns the changes."""
         moved: list[Moved] = []
         single = self.singles.get(key)
         nodes: Iterable[Node] = () if single is None else (single,)
@@ -384,8 +383,7 @@ class Dependencies:
         return not current and before != OUTDATED
 
     def settle(self, reader: Key, nodes: Mapping[Node, tuple[Seen, ...] | None], *, good: bool) -> None:
-        """Record the end of a run of `reader`, which read these nodes, with the seen values of each (None:
-        everything)."""
+        """Record the end of a run of `reader`, which read these nodes with these values (None: everything)."""
         before = self.nodes_of.get(reader, ())
         if good:
             for node in before:
@@ -414,8 +412,7 @@ class Dependencies:
             self._leave(reader, node)
 
     def abandon(self, shelf: Shelf, namespaces: frozenset[str] | None = None) -> list[Key]:
-        """Drop the nodes of a shelf whose watch does not show these namespaces any more; None: all nodes. Returns their
-        readers."""
+        """Drop the nodes whose namespaces (None: all) a watch no longer shows. Returns their readers."""
         nodes = dict.fromkeys(node for node in shelf.nodes() if namespaces is None or (
             node.namespace if node.key is None else node.key[0]) in namespaces)
         readers = dict.fromkeys(reader for node in nodes for reader in node.readers)

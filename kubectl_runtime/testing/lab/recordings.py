@@ -85,8 +85,7 @@ _decode = decoder_of(Line)
 
 @dataclass
 class RecordedRun:
-    """One run. `position`: where it begins in the recording; `calls`: the positions of its calls; `end`: None if it did
-    not end."""
+    """One run: `position` in the recording, the positions of its `calls`; `end`: None if it did not end."""
 
     position: int
     begin: Line

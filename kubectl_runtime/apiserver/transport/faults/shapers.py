@@ -112,8 +112,7 @@ class ByteShaper:
 
 @dataclass(slots=True)
 class Truncate(ByteShaper):
-    """Ends the connection after this many bytes; a negative number counts from the end of an answer that is not a
-    stream."""
+    """Ends the connection after this many bytes; a negative number counts from the end, except for streams."""
 
     at: int
     of: Of = "answer"

@@ -239,8 +239,7 @@ class Connection:
                 return
 
     def _linger(self) -> None:
-        """Read what the client still sends, for a moment: closing with unread bytes would destroy the answer on its
-        way."""
+        """Read for a moment what the client still sends: closing with unread bytes would destroy the answer."""
         if isinstance(self._socket, ssl.SSLSocket):
             return  # TLS announces the end itself
         self._socket.shutdown(socket.SHUT_WR)
