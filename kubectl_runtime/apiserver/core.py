@@ -53,8 +53,7 @@ class Starting:
     """How a kube-apiserver answers for a while after its start; it is ready once `seconds` have passed on the clock.
 
     Health checks answer 500 with the failing check all the time. In the first half of the time every other request gets
-    a 503 with `Retry-After: 5`; in the second half lists and watches get a 429 with `Retry-After: 1` and other requests
-    are served.
+    a 503 with `Retry-After: 5`; in the second half only lists and watches get a 429 with `Retry-After: 1`.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:

@@ -5,8 +5,7 @@ paths; it returns None for any other path. Surprising details: an unknown group 
 of a built-in group a 404 with a Status; the list of core/v1 has no apiVersion; custom resources order verbs
 differently.
 
-``/healthz``, ``/livez`` and ``/readyz`` have the checks of the real server; every check passes once the server is
-ready.
+``/healthz``, ``/livez`` and ``/readyz`` have the real server's checks; all pass once the server is ready.
 """
 from __future__ import annotations
 

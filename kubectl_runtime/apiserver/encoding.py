@@ -1,5 +1,4 @@
-"""Request bodies and their encodings: media types, JSON and YAML, repeated keys, the kind of an object; compression of
-answers.
+"""Request bodies and their encodings: media types, JSON, YAML, repeated keys, the kind; compression of answers.
 
 Repeated and unknown fields become texts for warnings and refusals (``fieldValidation`` Warn and Strict). Their order
 follows the real server's decoder: it reads the JSON of a built-in kind once, so both sorts appear in the order of the

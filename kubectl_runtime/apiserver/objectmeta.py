@@ -134,8 +134,7 @@ def _finalizers(finalizers: list[str]) -> list[Cause]:
 
 
 def collector_finalizers(before: list[str], policy: str, *, orphans: bool = False) -> list[str]:
-    """The finalizers after a propagation policy ("" if the client named none), which adds or removes the finalizers of
-    the garbage collector.
+    """The finalizers after a propagation policy ("" if none is named), which changes the garbage collector's.
 
     `orphans` is for kinds whose dependents are orphaned unless the client names a policy.
     """

@@ -15,8 +15,7 @@ two threads may at worst compute the same schema twice.
 
 `builtin` and `definition` read the schemas of built-in kinds (schema/definitions.py); `from_openapi` reads the
 ``openAPIV3Schema`` of a CRD version. Every object and embedded resource has apiVersion, kind and metadata besides the
-declared fields. ``x-kubernetes-preserve-unknown-fields`` opens a node and, for patches and ownership, everything below
-it.
+declared fields. ``x-kubernetes-preserve-unknown-fields`` opens a node and, for patches and ownership, all below it.
 """
 from __future__ import annotations
 

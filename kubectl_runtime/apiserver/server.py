@@ -406,8 +406,7 @@ class ApiServer:
         return f"{'https' if self.tls else 'http'}://{host}:{self._port}"
 
     def credentials(self, user: str | User | None = None, *, certificate: bool = False) -> Credentials:
-        """The credentials of a user, or of an administrator by default: a token, or a client certificate with
-        `certificate`.
+        """The credentials of a user, by default an administrator: a token, or with `certificate` a client certificate.
 
         A server with TLS and without tokens issues certificates. The name of a service account
         (``system:serviceaccount:NAMESPACE:NAME``) gets its groups. Raises ValueError if the server cannot distinguish

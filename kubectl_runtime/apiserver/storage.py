@@ -1,5 +1,4 @@
-"""The state of a server: `Storage` (objects, history, watchers), `Registry` (served types), and the `Cluster` that
-holds both.
+"""The state of a server: `Storage` (objects, history, watchers), `Registry` (served types), `Cluster` (both).
 
 Objects are kept as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`): every reader decodes its own
 copy, lists and watch events are joined from bytes, and several API versions share one encoding. A `Version` never
@@ -13,8 +12,7 @@ a webhook releases it (`released`). `Registry.get` and `by_kind` are safe withou
 `Version`, a `Change` or a `ServedResource`.
 
 A `ServedResource` is one served (group, version, plural); the versions of one type share `storage` and differ in
-`version`. Through `Cluster.loopback`, which the core sets, controllers and some handlers make requests of their own
-(see loopback.py).
+`version`. Through `Cluster.loopback`, set by the core, controllers and handlers make requests (loopback.py).
 """
 from __future__ import annotations
 
@@ -363,8 +361,7 @@ class Storage:
 
     def put(self, key: str, obj: Object, fields: dict[str, str], *, stored_as: str = "",
             max_bytes: int | None = None) -> Version:
-        """Store a new object, or a new version of an object, under the next resourceVersion, which is also set in
-        `obj`.
+        """Store a new object, or a new version of one, under the next resourceVersion, which is also set in `obj`.
 
         Raises ObjectTooLarge above `max_bytes`.
         """

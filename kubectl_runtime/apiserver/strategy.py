@@ -176,8 +176,7 @@ class Strategy:
         self.default(obj)
 
     def blank(self) -> Object:
-        """An object without content as `decode` shapes it, for example ``{"status": {"loadBalancer": {}}}``; a fresh
-        copy.
+        """An object without content as `decode` shapes it, such as ``{"status": {"loadBalancer": {}}}``; a fresh copy.
 
         The managedFields of a create list only the differences from this object: ``resources: {}`` of a container is
         listed, an empty ``spec: {}`` is not, and an object without content has no managedFields.

@@ -24,8 +24,7 @@ def parse_query(text: str) -> Query:
 
 
 class EventStream(Protocol):
-    """The encoded events of one watch. The thread that serves the connection calls `poll`; any thread that writes may
-    push.
+    """The encoded events of one watch. The thread of the connection calls `poll`; any thread that writes may push.
 
     - ``poll()``: the next chunk (whole lines of JSON), or None: nothing is ready, or the stream has ended (``closed``).
     - ``closed``: the server sends nothing more; chunks that are still queued come first.

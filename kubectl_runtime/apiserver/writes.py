@@ -2,8 +2,7 @@
 
 The functions run under the cluster's lock. The lock is released while a webhook is called; a function raises
 `Overtaken` if the object changed in that time. `ctx` collects warnings. `Strategy` documents the order of the hooks.
-With fieldValidation Ignore an unknown or repeated field is accepted, with Warn it becomes a warning, with Strict it
-refuses the request.
+With fieldValidation Ignore an unknown or repeated field is accepted, with Warn it is a warning, with Strict refused.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""`kubectl-runtime crd MODULE:CLASS...`: prints the CustomResourceDefinitions of classes as YAML for `kubectl apply -f
--`.
+"""`kubectl-runtime crd MODULE:CLASS...`: prints CustomResourceDefinitions as YAML for `kubectl apply -f -`.
 
 There is one document per kind, sorted by name; several versions of one kind share a document. The same classes always
 give the same text. If one class fails, nothing is printed, so that no partial set is applied. `--check` compares with a

@@ -119,8 +119,7 @@ def config_of(options: RunOptions) -> Config:
 
 def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Manager], client: Client,
                serve: str | None = SERVE, debug: DebugPage = DEBUG) -> Manager:
-    """Return the Manager to run: the one that `make` returns, or one around its controller, with the controller's grace
-    period.
+    """Return the Manager to run: what `make` returns, or one around its controller, with its grace period.
 
     Raises UsageError where the Manager and the options contradict each other.
     """

@@ -11,8 +11,7 @@ r"""`CustomResource`: a resource class of your own kind, which also makes its Cu
     generator.violations(old)                        what the server would refuse, rules included, without a server
 
 A schema that the API server would refuse raises when the class is created, with the field and the remedy; types that
-are defined further down in the module are checked by `crd()`. `crd()` also compiles the rules, if the extra `cel` is
-installed.
+are defined further down in the module are checked by `crd()`, which also compiles rules with the extra `cel`.
 
 `merge_crds` combines several versions of one kind into one definition; `definitions_of` does so for any set of classes.
 

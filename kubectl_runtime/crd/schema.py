@@ -22,8 +22,7 @@
 A field without a default is required. Any other type raises TypeError, which names class and field.
 
 In a union of tagged Structs the defaults of fields are applied only when reading: the server would fill the default of
-one member into an object of another. A condition requires only `type` and `status`, since an apply leaves out empty
-values.
+one member into an object of another. A condition requires only `type` and `status`: an apply omits empty values.
 """
 from __future__ import annotations
 

@@ -178,8 +178,7 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
     for the calls, and up to 60 s until Namespaces and CRDs can be used.
 
     `dry_run` changes nothing and is `diff_manifests`. `progress`: a line for each object on standard error, and on a
-    terminal a line that shows what is awaited; another stream, or False for none. `stop` ends the wait and skips the
-    rest.
+    terminal a line of what is awaited; another stream, or False for none. `stop` ends the wait and skips the rest.
 
     Raises, before anything is sent, ManifestError and OSError for unreadable manifests, RequestError for objects
     without kind or name and for duplicates, and what discovery raises. After a failure the other objects are still

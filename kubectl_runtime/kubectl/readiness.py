@@ -1,12 +1,10 @@
 """Readiness of applied objects: a function from the object to the reason why it is not ready, empty when it is ready.
 
-Workloads are ready by the rules of `kubectl_runtime.runtime.conditions`; other kinds need no wait, unless the caller
-gives a condition.
+Workloads are ready by the rules of `kubectl_runtime.runtime.conditions`, other kinds at once or by a given condition.
 
 `await_all` waits for several objects in one thread under one deadline. Each round, 5 s at most, checks every remaining
 object once (a list of one), so that a permanent failure is known at once, and then watches the first. Finished waits
-are reported as they end. At the deadline, or when a stop is requested, the remaining waits fail with the last seen
-state of each object.
+are reported as they end. At the deadline or a stop, the remaining waits fail with the last seen state of each object.
 
 `PodTroubles` explains why the Pods of an unready workload do not run, in the words of scheduler and kubelet, as
 `kubectl describe pod` would:

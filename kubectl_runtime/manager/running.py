@@ -43,8 +43,7 @@ log = guarded_logger(__name__)
 
 class Candidacy:
     """A manager's part in the election: it stands for election and reports the outcome. Thread-safe. The callbacks are
-    called in any thread: `lead` once, `failed` if the lock fails before that, `lost` if the leadership is lost after
-    it."""
+    called in any thread: `lead` once, `failed` if the lock fails before, `lost` if the leadership is lost after."""
 
     def __init__(self, lock: LeaderLock | None, stop: StopToken, *, lead: Callable[[], None],
                  lost: Callable[[str], None], failed: Callable[[BaseException], None]) -> None:

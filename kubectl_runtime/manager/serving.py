@@ -108,8 +108,7 @@ def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, 
     and the program's own `routes`. `ready_checks` returns the current checks of `/readyz`; `why_not_alive` returns what
     only a restart of the process can repair; neither blocks.
 
-    The manager calls it once, before it starts the servers. This is the only module that knows both the manager and its
-    servers.
+    The manager calls it once, before it starts the servers. Only this module knows both the manager and its servers.
     """
     traffic = None if debug is None else Traffic(client.clock)
     if traffic is not None:

@@ -1,5 +1,4 @@
-"""`step`: which shards a replica takes, keeps and gives up, as a pure function of its state, what has happened, and
-time.
+"""`step`: which shards a replica takes, keeps and gives up, by its state, what has happened, and time. Pure.
 
 `lease_machine` handles each Lease, that of the replica and those of the shards. This module decides when to stand for a
 shard and when to give it up. A shard, for one replica:

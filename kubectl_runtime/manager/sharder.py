@@ -5,8 +5,7 @@
     "sharding NAME"        notices deadlines, also while requests hang; notifies    likewise
                            the controllers of gained and lost shards
 
-A controller receives the changes one after the other, from one thread, in order. Whether a run may begin is decided by
-the current state.
+A controller receives the changes in order, from one thread. The current state decides whether a run may begin.
 
 `ShardLeases` carries out the requests of the shard machine on these Leases, which have the label
 sharding.kubectl-runtime.dev/name: my-operator

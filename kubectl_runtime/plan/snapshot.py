@@ -2,8 +2,7 @@
 
 - the kinds that the program's controllers watch, and further named kinds
 - namespaces, quotas, limits, admission policies with their parameters, and the program's own webhook configurations
-- the kinds of the owners of all these objects, and the built-in kinds that they own (a Deployment's ReplicaSets and
-  their Pods)
+- the owners' kinds of all these objects, and the built-in kinds that they own (ReplicaSets of a Deployment, Pods)
 - the kinds that the program requests while it is rehearsed on what was read before, in the requested namespaces
 - the CustomResourceDefinitions of all these kinds
 

@@ -391,8 +391,7 @@ def gaps(snapshot: StoredSnapshot, registry: Registry,
 
 def as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
     """A built-in object without fields that the simulated server does not know, and with the simulated server's
-    defaults: another version of Kubernetes has other fields and defaults, and these differences are not changes by the
-    program."""
+    defaults: another version of Kubernetes has other fields and defaults, which are not changes by the program."""
     copy: Object = json_copy(obj)
     try:
         kind.strategy.decode(copy)

@@ -6,8 +6,7 @@ additionalProperties make a map, `date` and `date-time` are timestamps, `duratio
 of CEL are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``, have both
 names. One difference: a list of type set or map is an ordinary list here, also for ``==`` and ``+``.
 
-The types are passed to the engine as protobuf messages. Only cel.py and this module import protobuf, for the first
-rule.
+The types are passed to the engine as protobuf messages. Only cel.py and this module import protobuf, when needed.
 """
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Expressions of admission policies: validations, messages, variables and mutations. `cel.py` has the engine.
 
 An expression sees `object`, `oldObject`, `request`, `namespaceObject`, `authorizer` (except messages) and, if the
-policy has them, `variables` and `params`. The fields of `request` and `variables` are typed; a wrong name does not
-compile.
+policy has them, `variables` and `params`. Fields of `request` and `variables` are typed; a wrong name is refused.
 
 Mutations build their result with types that the engine does not have: ``Object{metadata: Object.metadata{…}}`` and
 ``JSONPatch{op: "add", …}``. They are rewritten to map literals with the same fields before they are compiled.

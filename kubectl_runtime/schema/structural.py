@@ -69,8 +69,7 @@ RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
     """Drop what the schema does not declare; returns the dropped paths, sorted (``bogus``, ``spec.list[0].x``).
 
-    apiVersion, kind and metadata of the object and of embedded resources stay; errors in metadata are not
-    checked.
+    apiVersion, kind and metadata of the object and of embedded resources stay; metadata is not checked.
     """
     if node is None:
         return []

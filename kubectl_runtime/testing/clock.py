@@ -1,5 +1,4 @@
-"""`SimClock`, time that moves only when a test moves it, and `SimExecutor`, an executor of one thread with seeded
-order.
+"""`SimClock`, time that moves only when a test moves it, and `SimExecutor`, one thread with seeded order.
 
 With threads, `SimClock().wait` really blocks, and `advance` wakes each waiter whose time has come. Before advancing, a
 test calls `settle(n)`, which blocks (in limited real time) until n threads wait on the clock, so that the test does not

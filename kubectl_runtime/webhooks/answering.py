@@ -70,8 +70,7 @@ def require_jsonpatch() -> Any:
 
 
 def patch_between(before: Object, after: Object) -> list[Object]:
-    """Return the operations that turn `before` into `after`; none if both are the same JSON. Neither argument is
-    changed.
+    """Return the operations that turn `before` into `after`; none for the same JSON. Changes neither argument.
 
     Each changed value is replaced in place. A list of another length is compared by jsonpatch, which finds inserted,
     removed and moved items. Raises MissingExtra without jsonpatch, even for other changes, so that the missing package

@@ -174,8 +174,7 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
                    service: str | None = None, url: str | None = None, ca_bundle: bytes = b"",
                    annotations: Mapping[str, str] | None = None, field_manager: str = "kubectl_runtime",
                    force: bool = False) -> list[Resource]:
-    """Apply the configurations called `name` for the webhooks of `app`, and the conversion of their CRDs; return the
-    objects.
+    """Apply the configurations `name` for the webhooks of `app`, and its CRDs' conversion; return the objects.
 
     `service`: `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; or `url`: `https://HOST:PORT`. `ca_bundle`: PEM, the CA that
     the API server trusts (`WebhookServer.ca_bundle`); the CAs already in a bundle stay. CRDs must exist before.

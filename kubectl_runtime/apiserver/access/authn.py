@@ -50,8 +50,7 @@ class TokenFileError(ValueError):
 def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
     """The users of a static token file by token: lines of ``token,user,uid`` and optionally ``"group1,group2"``.
 
-    As in kube-apiserver, a line without a token is skipped, and the last line of a repeated token wins. Raises
-    `TokenFileError`.
+    As in kube-apiserver, a line without a token is skipped, and the last line of a token wins. Raises `TokenFileError`.
     """
     users: dict[str, User] = {}
     reader = csv.reader(io.StringIO(text), skipinitialspace=True)

@@ -1,7 +1,6 @@
 """Impersonation: a request that acts as another user, and whether its own user may do that.
 
-The modes that apply are tried in this order. The first mode that allows the request wins; if none does, the first
-refusal is the answer.
+The modes that apply are tried in this order. The first that allows the request wins, else the first refusal answers.
 
 - ``arbitrary-node``: a node, named by its user name only.
 - ``serviceaccount``: a service account, named by its user name only.
@@ -45,8 +44,7 @@ class _Mode:
 def wanted_user(request: HttpRequest) -> User | None:
     """The user named by the request's headers, unchanged; None without such headers.
 
-    A repeated header arrives as one header with its values joined by commas. Raises a 400 for a uid, group or extra
-    without a user.
+    A repeated header arrives as one, its values joined by commas. Raises a 400 for uid, group or extra without a user.
     """
     if not any(key.startswith("impersonate-") for key in request.headers):
         return None

@@ -1,8 +1,7 @@
 """Creates the default objects of a cluster and of each namespace, and fills aggregated ClusterRoles.
 
 A cluster starts with its namespaces, the PriorityClasses of its own Pods, and the Service of the API server. A new
-namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. `Access` stores the default RBAC
-roles.
+namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. `Access` stores default roles.
 
 An aggregated ClusterRole gets the rules of the ClusterRoles that it selects, so that clients see them. Authorization
 does not wait for that: it reads the selected roles itself (access/rbac.py).

@@ -5,8 +5,7 @@ that may be evicted. `expectedPods` comes from the Pods' controllers if each Pod
 quota's status says what its namespace uses; the quota is enforced even without it (policies/quotas.py).
 
 Each bad condition of a Node becomes a taint with the effect NoSchedule. This is the only part of
-kube-controller-manager's node-lifecycle-controller here: nothing is evicted, and no Node becomes unknown because it is
-silent.
+kube-controller-manager's node-lifecycle-controller here: nothing is evicted, and no silent Node becomes unknown.
 """
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Deployments create a ReplicaSet for each version of their template and shift the replicas from the old to the new
-one.
+"""Deployments create a ReplicaSet for each version of their template and shift the replicas to the new one.
 
 The controller takes one of these steps at a time for a Deployment:
 
@@ -12,8 +11,7 @@ The controller observes each of its own changes. A revision is the ReplicaSet of
 and superfluous old ones are deleted.
 
 ReplicaSets create Pods, adopt orphans that their selector matches, release Pods that it no longer matches, and delete
-superfluous Pods. Without the controller ``kubelet`` no Pod runs, so rollouts wait: a test that wants ready Pods writes
-their status.
+superfluous Pods. Without the controller ``kubelet`` no Pod runs, so rollouts wait until a test writes their status.
 """
 from __future__ import annotations
 
@@ -434,8 +432,7 @@ class DeploymentController(KeyQueue):
 
 
 def _just_made(rollout: Rollout) -> bool:
-    """Whether the newest ReplicaSet is so new that its own controller may not have seen it, so that its counts are
-    missing.
+    """Whether the newest ReplicaSet is so new that its controller may not have seen it, so that counts are missing.
 
     In this case the real controller has a conflict with its own write, and writes the status only at its next look.
     """

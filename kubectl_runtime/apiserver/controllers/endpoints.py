@@ -1,5 +1,4 @@
-"""Endpoints and EndpointSlices: the addresses of the Pods that a Service selects, kept up to date as Pods become ready
-and go.
+"""Endpoints and EndpointSlices: the addresses of the Pods that a Service selects, as Pods become ready and go.
 
 A Service without a selector is left alone: a client manages its endpoints. Slices have up to 100 endpoints each, of one
 address type and one set of ports; a Pod that is not ready is included and marked as such.

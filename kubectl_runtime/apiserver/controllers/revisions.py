@@ -1,7 +1,6 @@
 """ControllerRevisions: the templates that a StatefulSet or DaemonSet has had.
 
-Each template is kept as a ControllerRevision with a rising number. A template that comes back gets its old revision
-with a new number.
+Each template is kept as a ControllerRevision with a rising number. A template that comes back gets a new number.
 """
 from __future__ import annotations
 

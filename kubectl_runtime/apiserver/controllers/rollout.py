@@ -1,5 +1,4 @@
-"""The arithmetic of a Deployment's rollout and its status: replicas of each ReplicaSet, counts, conditions. Pure
-functions.
+"""The arithmetic of a Deployment's rollout and status: sizes of ReplicaSets, counts, conditions. Pure functions.
 
 A ReplicaSet's annotations record the Deployment's size for which it was last scaled: `desired` replicas, and `most`,
 the replicas with the surge. They distinguish a changed size of the Deployment from a step of a rollout. The status has

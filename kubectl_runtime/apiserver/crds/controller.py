@@ -1,5 +1,4 @@
-"""The controller of CustomResourceDefinitions: it accepts names, establishes CRDs and serves the types that they
-define.
+"""The controller of CustomResourceDefinitions: it accepts names, establishes CRDs and serves their types.
 
 The life of a CRD, each row one step of the controller:
 

@@ -1,7 +1,6 @@
 """The strategy of custom resources: pruning, defaults, generation, scale, selectable fields, validation, conversion.
 
-An object is stored in the storage version at the time of the write, and stays in it when another version becomes the
-storage version.
+An object is stored in the storage version at the time of the write, and stays in it when that version changes.
 
 `WebhookConverter` converts objects with a conversion webhook; all objects of a page go in one review. The webhook must
 return as many objects, in their order, in the requested version, with the same kind, name, namespace and uid; all other

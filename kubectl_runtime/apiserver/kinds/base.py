@@ -44,8 +44,7 @@ _KEY_MESSAGE = ("a valid config key must consist of alphanumeric characters, '-'
 class BuiltinStrategy(Strategy):
     """A built-in kind; `type_name` is its typed object (``apps.v1.Deployment``).
 
-    Most kinds need only rows: defaults, rules, selectable fields. A kind overrides hooks for rules that rows cannot
-    express.
+    Most kinds need only rows: defaults, rules, selectable fields. A kind overrides hooks for what rows cannot say.
     """
 
     #: Defaults that are filled in on every write.

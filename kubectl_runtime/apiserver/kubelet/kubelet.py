@@ -80,8 +80,7 @@ class Kubelet:
 
     def portforward(self, pod: str, port: int, handler: ForwardHandler | None = None, *, to: int | None = None,
                     namespace: str = "*") -> None:
-        """Let `handler` answer every connection to a port of the Pod, or forward the connections to the port `to` of
-        127.0.0.1.
+        """Let `handler` answer every connection to a port of the Pod, or forward them to the port `to` of 127.0.0.1.
 
         The function gets a `ForwardedConnection` and is called in a thread of its own; when it returns, the connection
         ends. An exception of the function is logged, and the client gets it as the failure of the port. Raises

@@ -1,8 +1,6 @@
-"""The entries of ``metadata.managedFields``: reading, writing, identity, limits, and the effect of a change on
-ownership.
+"""The entries of ``metadata.managedFields``: reading, writing, identity, limits, and how changes move ownership.
 
-An entry is identified by manager, operation and subresource, for updates also by apiVersion: an applier has one entry
-for all versions.
+An entry is identified by manager, operation and subresource, for updates (not for appliers) also by apiVersion.
 """
 from __future__ import annotations
 

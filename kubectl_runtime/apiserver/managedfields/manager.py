@@ -143,8 +143,7 @@ def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target:
 def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api_version: str, schema: Schema,
           now: datetime, subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
           versions: Mapping[str, Schema] | None = None) -> Object:
-    """The object after `manager` applied a configuration to `old` (None if there is no object yet), with its
-    managedFields.
+    """The object, with managedFields, after `manager` applied a configuration to `old` (None without an object).
 
     `applied` is the configuration as sent; the result still has to be decoded, defaulted and validated. The other
     arguments are as for `update`. An apply that changes no value keeps the time of the applier's entry (a new entry

@@ -1,5 +1,4 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386) as the API server applies them, and the parsing of patch
-bodies.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386) as the API server parses and applies them.
 
 As in the real server JSON patch is laxer than the RFC: ``test`` of a missing member succeeds against null, ``replace``
 of a missing member adds it, ``add`` and ``replace`` without a value write null, indexes may be negative (``-1`` adds at

@@ -9,8 +9,7 @@ Directives in the patch:
 - ``$retainKeys``: drop all other keys of the map.
 
 Surprising details of the real server: without ``$setElementOrder`` items of the patch have the patch's order and come
-before those items of the server with which they cannot be compared (new items come first); null of a missing key is
-ignored.
+before those items of the server with which they cannot be compared (new items); null of a missing key is ignored.
 """
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ SET_ORDER = "$setElementOrder"
 
 
 def apply_strategic_merge_patch(current: Object, patch: Object, schema: Schema) -> Object:
-    """`current` with the patch merged in by the schema of the kind. Neither is changed, and the result shares nothing
-    with them.
+    """`current` with the patch merged in by the kind's schema. Neither is changed or shared with the result.
 
     Raises StatusError: 400 for a malformed directive, 422 for lists of lists, 500 (as the real server) for an unknown
     ``$patch``, for a list item without its merge key and for a merged list without a key.

@@ -1,12 +1,10 @@
-"""The server's own admission plugins besides policies and webhooks: Pod security and quotas; warnings about unused
-kinds.
+"""The server's own admission plugins: Pod security and quotas; warnings about kinds on which nothing acts.
 
 `secure` runs before the validating policies, `charge` after the validating webhooks. Without Namespace labels or quotas
 both cost only a look at a dict. The cluster's lock is held.
 
 The creation of an object that the server stores without acting on it gets a Warning. `WITHOUT_CONTROLLER` has the kinds
-whose controller this server may run, `NEVER` the kinds on which nothing here acts. The guide "What the embedded server
-obeys" lists both.
+whose controller may run here, `NEVER` the kinds on which nothing acts; "What the embedded server obeys" lists both.
 """
 from __future__ import annotations
 

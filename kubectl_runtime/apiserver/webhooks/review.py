@@ -48,8 +48,7 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True)
 class Attributes:
-    """One operation as admission sees it: on an object, on a subresource of its own kind, or exec and similar
-    connections.
+    """One operation as admission sees it: on an object, on a subresource of its own kind, or exec and the like.
 
     `object` is None for DELETE and the options (PodExecOptions, …) for CONNECT; `old` is set for UPDATE and DELETE.
     Objects have kind and apiVersion; `old` is read-only.

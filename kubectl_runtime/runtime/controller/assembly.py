@@ -4,8 +4,7 @@
 
 `invoker_of_gone` runs `on_gone` for a key without an object in the store. It is a run like any other: it never overlaps
 with another run of the same key, is logged, and is retried with backoff. It runs when a deletion is seen, and when
-anything else triggers an object that does not exist. A deletion while no controller runs is never seen: use a finalizer
-where that matters.
+anything else triggers a missing object. A deletion while no controller runs is never seen: there use a finalizer.
 """
 from __future__ import annotations
 

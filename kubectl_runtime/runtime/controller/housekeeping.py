@@ -1,12 +1,10 @@
-"""Periodic work of a controller's dispatcher besides runs. `Housekeeping` calls the checks; each returns the seconds
-until its next call.
+"""Periodic work of a controller's dispatcher. `Housekeeping` calls checks, which return the seconds to the next.
 
 `Resync` triggers every object at intervals, each drawn from 90 % to 110 % of the period as in controller-runtime, so
 that controllers which began together do not resync together.
 
 `SyncGate`: nothing is reconciled before every store of a controller is complete, since a reconciler with half a store
-would create children that exist. While something is missing, a warning names it every 30 s; after the timeout it
-raises.
+would create children that exist. A warning names what is missing every 30 s; after the timeout it raises.
 
 `RunTimeouts`: each run gets a stop token that is set at its `run_timeout`, or with the shutdown; the library's calls in
 the run's thread obey it. Code that polls the token or waits for it notices the timeout by itself. The dispatcher calls
@@ -20,8 +18,7 @@ begin the same calls again. The dispatcher calls it.
 
 `OutageLog` logs when the retries of a controller are held back, and when its last failing object works again. It is in
 trouble from the moment that more than `MANY` objects fail; `RunLog` has logged that already. An outage within `WITHIN`
-seconds after the last one is not logged, so that a flapping dependency costs two lines a minute. The dispatcher calls
-it.
+seconds after the last one is not logged: a flapping dependency costs two lines a minute. The dispatcher calls it.
 """
 from __future__ import annotations
 

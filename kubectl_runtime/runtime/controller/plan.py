@@ -232,8 +232,7 @@ RUNNING = RunningNames()
 
 
 class ControllerError(KubeError):
-    """A controller ended by itself: its stores did not fill, its client was closed, a stream of the program ended, or
-    it has a bug.
+    """A controller ended by itself: stores did not fill, its client was closed, a stream ended, or it has a bug.
 
     >>> raise ControllerError("the client was closed")
     Traceback (most recent call last):

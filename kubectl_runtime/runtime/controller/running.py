@@ -8,8 +8,7 @@
     signals (only with start)    when `draining` is set
     ending, shutdown log         begin when `draining` is set
 
-A bug in a thread or a closed client ends the controller, with the reason in `error`: it never continues with some of
-its threads missing.
+A bug in a thread or a closed client ends the controller, with the reason in `error`: it never runs incomplete.
 
     not ready   a store has never been complete, a watch keeps failing, or the controller stops: its data is incomplete
                 or outdated. Comes and goes with the API server
@@ -301,8 +300,7 @@ class Running(Lifecycle, Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread. `signal_thread`: also start a thread that obeys signals; without it, the caller calls
-        `obey_signal`.
+        """Start every thread. `signal_thread`: also one that obeys signals; else the caller calls `obey_signal`.
 
         Raises RequestError when a controller of this name runs on the client already.
         """
@@ -341,8 +339,7 @@ class Running(Lifecycle, Generic[K]):
     def add_watch(self, plan: WatchPlan) -> None:
         """Add a watch. If the other stores are not complete yet, the controller waits for its store too.
 
-        Raises RequestError for a kind or scope that cannot be watched. Any other exception ends the controller, because
-        a part of it is missing.
+        Raises RequestError for a kind or scope that cannot be watched. Any other exception ends the controller.
         """
         try:
             self._threads.watch(self._assembly.add_watch(plan))

@@ -1,8 +1,7 @@
 """The watches that a controller uses, and the stores that they fill.
 
 `add_all` and `add_one` take a watch for each scope of a plan: a watch that the controller already has, or another
-watch, which other controllers may share. `store_of` prefers a store of whole objects to a store of parts; `release`
-gives the watches back.
+watch, which other controllers may share. `store_of` prefers stores of whole objects; `release` gives watches back.
 """
 from __future__ import annotations
 

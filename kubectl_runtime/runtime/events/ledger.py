@@ -25,14 +25,12 @@ however late it arrives.
     LATER, UNKNOWN                again, after a pause; after TRIES answers of this kind as REFUSED
 
 `SpamFilter` limits the new Events of one object, as client-go does: a bucket of `burst` tokens; a new Event takes one,
-and one comes back every `refill` seconds. Full buckets are dropped, and so is the one longest unused when there are
-MOST.
+and one comes back every `refill` seconds. Full buckets are dropped; beyond MOST also the one longest unused.
 
 `Reference` is the object of an Event, part of what makes two events the same. It has no resourceVersion, since
 repetitions of an event are about one object in many versions.
 
-`cut`, `short`, `qualified_name`, `subdomain` and `event_name` make names and texts that the server accepts; lengths are
-bytes of UTF-8.
+`cut`, `short`, `qualified_name`, `subdomain` and `event_name` make acceptable names and texts, in bytes of UTF-8.
 
 The owner serialises calls; times are seconds of the monotonic clock.
 """

@@ -14,8 +14,7 @@ has waited longest for its client is cut, whatever it sends; only `answering` co
 answering, the client waits in the backlog. So clients that hold connections cannot lock out others.
 
 A certificate that clients refuse is logged once a minute, because the server has no other sign of it. Nothing resolves
-names or writes to stderr, and all threads are daemons. Times are real time, because the connections belong to the
-operating system.
+names or writes to stderr, and all threads are daemons. Times are real: connections belong to the operating system.
 
 `RequestHandler` is wsgiref's with persistent connections: HTTP/1.1, one thread, one write per answer. The API server
 keeps its connections to a webhook, and a handshake costs more than most answers. If the application does not read the

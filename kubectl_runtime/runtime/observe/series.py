@@ -9,8 +9,7 @@ A new metric is a row here, and a line in the method of `Counted` that is notifi
   skipped run (the version still cannot be decoded) not at all. In `workqueue_*`, `name` and `controller` are both the
   controller's name, and `priority` is empty.
 - Clients and elections: as client-go has them. `code` is the status, or `<error>` without an answer; `verb` is the HTTP
-  method in `rest_client_*`, and Kubernetes' verb in `kubectl_runtime_*`. The labels are known only when an event
-  occurs.
+  method in `rest_client_*`, and Kubernetes' verb in `kubectl_runtime_*`. Labels are known only when an event occurs.
 - Watches and stores: `watch` is the name in logs, such as `pods in namespace a`. If two watches have the same name,
   their counters add up, and gauges show the last change.
 - Webhooks: as controller-runtime has them, except panics: an exception of a handler is logged and denies the request.

@@ -2,8 +2,7 @@
 
 That write belongs to the disturbed run and to an object that ends differently. It is the first write after which the
 object has a state that it never has later in the undisturbed run, or the first write that creates one object too many.
-If there is no such write, it is the undisturbed run's first write to such an object that the disturbed run did not
-make.
+If there is none, it is the undisturbed run's first write to such an object that the disturbed run did not make.
 
 Objects are compared without values that differ between any two clusters:
 

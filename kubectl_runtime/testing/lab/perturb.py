@@ -6,8 +6,7 @@
 It plays the story in a simulation of one thread, first undisturbed, then once for each point at which something can go
 wrong: the process ends between two writes, reads stale objects, or misses changes. Each run must end with the same
 objects. The idea is that of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers", OSDI
-2022). A level-triggered controller passes; a controller that relies on memory, counts, or an undisturbed order does
-not.
+2022). A level-triggered controller passes; one that relies on memory, counts, or an undisturbed order does not.
 
 A report names the command that repeats one disturbed run: pytest with `--perturb-only`, `kubectl-runtime perturb`, or,
 for functions that neither can name, the call `perturb(..., only="POINT", seed=SEED)`.
@@ -224,8 +223,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     `--perturb-only` and `--perturb-seed`. `ignore`: fields that are not compared in any object, as
     `"status.checkedAt"`, or as keys where one has a dot: `("metadata", "annotations", "example.com/at")`.
 
-    Time is simulated: code that sleeps in real time delays everything, and is named on standard error after ten
-    seconds.
+    Time is simulated: code that sleeps in real time delays everything, and is named on standard error after ten s.
 
     Blocks, in this thread: a few seconds for a controller with 10 writes. Raises what the story or `build` raises
     undisturbed, RequestError for invalid arguments, and ValueError for a story that does not end alike twice, or in

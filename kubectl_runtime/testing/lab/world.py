@@ -6,8 +6,7 @@ seconds after the story. The state of the server is then the run's end.
 
 A life lasts from `build` until its process ends. `ProcessEnded`, raised by its transport, ends whatever was in
 progress; nothing of the life runs afterwards, and `build` is called again. A run that makes too many requests is given
-up (`Runaway`). State in modules and closures of the program survives the end of a life, so `build` must create
-everything again.
+up (`Runaway`). State in the program's modules and closures survives, so `build` must create everything again.
 
 `Point` names one disturbance, as a command line can repeat it. Writes of the controllers and of the story are counted
 from 1, as in the undisturbed run:

@@ -1,5 +1,4 @@
-"""Gives JSON the shape of the real server's typed objects: the result of decoding into a Go struct and encoding it
-again.
+"""Gives JSON the shape of the real server's typed objects: as decoded into a Go struct and encoded again.
 
 types.json.gz (written by tests/tools/generate.py) has the declaration of each field. An empty optional value is
 removed; a pointer is removed only if it is null. A struct or a required field is written even if it is empty

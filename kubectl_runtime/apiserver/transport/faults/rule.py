@@ -320,8 +320,7 @@ class Rule(Conditions):
         return self.answer(code, status_object(code, reason, message, details), headers, handled=handled)
 
     def throttle(self, retry_after: float | str = 1, form: RetryAfter = "seconds") -> Rule:
-        """Answer 429 and ask the client to wait `retry_after` seconds: by a number, by a date, in the Status only, or
-        not at all.
+        """Answer 429 and ask the client to wait `retry_after` seconds: by number, date, only in the Status, or not.
 
         A text is sent unchanged as the Retry-After header (``"soon"``, ``"-1"``).
         """
@@ -366,8 +365,7 @@ class Rule(Conditions):
     def truncate(self, at: int, *, of: shapers.Of = "answer", then: Ending = "close") -> Rule:
         """Send only the first `at` bytes: of everything that goes out, or of the body with the framing of its chunks.
 
-        A negative number leaves off that many bytes at the end; for a watch it has no effect, since its end is not
-        known.
+        A negative number leaves off that many bytes at the end; it has no effect on a watch, whose end is not known.
         """
         return self._bytes(lambda: shapers.Truncate(at, of, "close" if then == "end" else then))
 

@@ -1,5 +1,4 @@
-"""How faults change the bytes of an answer and the events of a watch: plans, shapers, and the `Exchange` of one
-request.
+"""How faults change the bytes of an answer and the events of a watch: plans, shapers, a request's `Exchange`.
 
 A `Plan` lists the steps of a connection, without a socket; the HTTP transport carries it out on sockets, the simulated
 transport on its clock. `Stall`, `Close` and `Reset` end a plan: later steps are void.

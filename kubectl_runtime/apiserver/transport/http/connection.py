@@ -1,5 +1,4 @@
-"""HTTP connections: the `Listener` with a thread for each connection, which serves requests, watches and websockets in
-turn.
+"""HTTP connections: the `Listener` with a thread for each, which serves requests, watches and websockets.
 
 The fault script gives plans (see shapers.py), which `_carry` carries out; without faults a plan is one `Send`. While a
 watch is idle, its thread waits on a condition that the watch, the `Reaper` (the client is gone) and the listener (the
@@ -41,8 +40,7 @@ from kubectl_runtime.core.base.threads import Clock, Thread
 
 
 def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
-    """Wait until `wake` is readable or the peer of a watched connection is gone. Returns the descriptors of connections
-    that ended.
+    """Wait until `wake` is readable or the peer of a watched connection is gone. Returns the ended descriptors.
 
     On Linux the end of a peer is distinct from its data. Elsewhere any input on a watch's connection counts as its end,
     and Windows has no poll.

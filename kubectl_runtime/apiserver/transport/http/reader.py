@@ -1,5 +1,4 @@
-"""HTTP/1.1 requests from the bytes of one connection, as strict and as lenient as the real server (Go), and answers as
-bytes.
+"""HTTP/1.1 requests from a connection's bytes, as strict and as lenient as the real server (Go), and answers.
 
 What a client does wrong, and the result:
 
