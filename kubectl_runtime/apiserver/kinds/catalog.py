@@ -37,6 +37,7 @@ from kubectl_runtime.apiserver.kinds.pod import pods
 from kubectl_runtime.apiserver.schemas import Schema, builtin
 from kubectl_runtime.apiserver.storage import ALL_VERBS, ServedResource, Subresource
 from kubectl_runtime.apiserver.strategy import checks_of
+from kubectl_runtime.core.meta.gvk import plural_of
 
 CREATE = ("create",)
 GET = ("get",)
@@ -51,7 +52,6 @@ class _Kind:
     `rules` is the strategy class of the kind.
     """
 
-    plural: str
     kind: str
     short: str = ""
     sub: str = ""
@@ -60,6 +60,10 @@ class _Kind:
     deprecation: str = ""
     namespaced: bool = True
     rules: type[BuiltinStrategy] = BuiltinStrategy
+
+    @property
+    def plural(self) -> str:
+        return plural_of(self.kind)
 
 
 def _cluster(*args: Any, **kwargs: Any) -> _Kind:
@@ -84,117 +88,103 @@ _API_EXTENSIONS = "api-extensions"
 
 _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
     ("", "v1"): (
-        _Kind("bindings", "Binding", verbs=CREATE),
-        _cluster("componentstatuses", "ComponentStatus", "cs", verbs=("get", "list"),
+        _Kind("Binding", verbs=CREATE),
+        _cluster("ComponentStatus", "cs", verbs=("get", "list"),
                  deprecation="v1 ComponentStatus is deprecated in v1.19+"),
-        _Kind("configmaps", "ConfigMap", "cm", rules=configuration.ConfigMapStrategy),
-        _Kind("endpoints", "Endpoints", "ep",
-              deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-              rules=endpoints.EndpointsStrategy),
-        _Kind("events", "Event", "ev", rules=events.EventStrategy),
-        _Kind("limitranges", "LimitRange", "limits", rules=limits.LimitRangeStrategy),
-        _cluster("namespaces", "Namespace", "ns", "finalize status", verbs=_NO_COLLECTION,
-                 rules=namespaces.NamespaceStrategy),
-        _cluster("nodes", "Node", "no", "proxy status", rules=namespaces.NodeStrategy),
-        _Kind("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", "status", rules=storage.ClaimStrategy),
-        _cluster("persistentvolumes", "PersistentVolume", "pv", "status", rules=storage.VolumeStrategy),
-        _Kind("pods", "Pod", "po",
-              "attach binding ephemeralcontainers eviction exec log portforward proxy resize status", "all",
-              rules=pods.PodStrategy),
-        _Kind("podtemplates", "PodTemplate", rules=apps.PodTemplateStrategy),
-        _Kind("replicationcontrollers", "ReplicationController", "rc", "scale status", "all",
-              rules=apps.ReplicationControllerStrategy),
-        _Kind("resourcequotas", "ResourceQuota", "quota", "status", rules=limits.ResourceQuotaStrategy),
-        _Kind("secrets", "Secret", rules=configuration.SecretStrategy),
-        _Kind("serviceaccounts", "ServiceAccount", "sa", "token", rules=configuration.ServiceAccountStrategy),
-        _Kind("services", "Service", "svc", "proxy status", "all", rules=services.ServiceStrategy),
+        _Kind("ConfigMap", "cm", rules=configuration.ConfigMapStrategy),
+        _Kind("Endpoints", "ep", rules=endpoints.EndpointsStrategy,
+              deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        _Kind("Event", "ev", rules=events.EventStrategy),
+        _Kind("LimitRange", "limits", rules=limits.LimitRangeStrategy),
+        _cluster("Namespace", "ns", "finalize status", verbs=_NO_COLLECTION, rules=namespaces.NamespaceStrategy),
+        _cluster("Node", "no", "proxy status", rules=namespaces.NodeStrategy),
+        _Kind("PersistentVolumeClaim", "pvc", "status", rules=storage.ClaimStrategy),
+        _cluster("PersistentVolume", "pv", "status", rules=storage.VolumeStrategy),
+        _Kind("Pod", "po", "attach binding ephemeralcontainers eviction exec log portforward proxy resize status",
+              "all", rules=pods.PodStrategy),
+        _Kind("PodTemplate", rules=apps.PodTemplateStrategy),
+        _Kind("ReplicationController", "rc", "scale status", "all", rules=apps.ReplicationControllerStrategy),
+        _Kind("ResourceQuota", "quota", "status", rules=limits.ResourceQuotaStrategy),
+        _Kind("Secret", rules=configuration.SecretStrategy),
+        _Kind("ServiceAccount", "sa", "token", rules=configuration.ServiceAccountStrategy),
+        _Kind("Service", "svc", "proxy status", "all", rules=services.ServiceStrategy),
     ),
-    ("apiregistration.k8s.io", "v1"): (_cluster("apiservices", "APIService", "", "status", _API_EXTENSIONS,
+    ("apiregistration.k8s.io", "v1"): (_cluster("APIService", "", "status", _API_EXTENSIONS,
                                                 rules=plain.APIServiceStrategy),),
     ("apps", "v1"): (
-        _Kind("controllerrevisions", "ControllerRevision", rules=apps.ControllerRevisionStrategy),
-        _Kind("daemonsets", "DaemonSet", "ds", "status", "all", rules=apps.DaemonSetStrategy),
-        _Kind("deployments", "Deployment", "deploy", "scale status", "all", rules=apps.DeploymentStrategy),
-        _Kind("replicasets", "ReplicaSet", "rs", "scale status", "all", rules=apps.ReplicaSetStrategy),
-        _Kind("statefulsets", "StatefulSet", "sts", "scale status", "all", rules=apps.StatefulSetStrategy),
+        _Kind("ControllerRevision", rules=apps.ControllerRevisionStrategy),
+        _Kind("DaemonSet", "ds", "status", "all", rules=apps.DaemonSetStrategy),
+        _Kind("Deployment", "deploy", "scale status", "all", rules=apps.DeploymentStrategy),
+        _Kind("ReplicaSet", "rs", "scale status", "all", rules=apps.ReplicaSetStrategy),
+        _Kind("StatefulSet", "sts", "scale status", "all", rules=apps.StatefulSetStrategy),
     ),
-    ("events.k8s.io", "v1"): (_Kind("events", "Event", "ev", rules=events.NewEventStrategy),),
+    ("events.k8s.io", "v1"): (_Kind("Event", "ev", rules=events.NewEventStrategy),),
     ("authentication.k8s.io", "v1"): (
-        _cluster("selfsubjectreviews", "SelfSubjectReview", verbs=CREATE),
-        _cluster("tokenreviews", "TokenReview", verbs=CREATE),
+        _cluster("SelfSubjectReview", verbs=CREATE),
+        _cluster("TokenReview", verbs=CREATE),
     ),
     ("authorization.k8s.io", "v1"): (
-        _Kind("localsubjectaccessreviews", "LocalSubjectAccessReview", verbs=CREATE),
-        _cluster("selfsubjectaccessreviews", "SelfSubjectAccessReview", verbs=CREATE),
-        _cluster("selfsubjectrulesreviews", "SelfSubjectRulesReview", verbs=CREATE),
-        _cluster("subjectaccessreviews", "SubjectAccessReview", verbs=CREATE),
+        _Kind("LocalSubjectAccessReview", verbs=CREATE),
+        _cluster("SelfSubjectAccessReview", verbs=CREATE),
+        _cluster("SelfSubjectRulesReview", verbs=CREATE),
+        _cluster("SubjectAccessReview", verbs=CREATE),
     ),
-    ("autoscaling", "v2"): (_Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all",
+    ("autoscaling", "v2"): (_Kind("HorizontalPodAutoscaler", "hpa", "status", "all",
                                   rules=autoscaling.AutoscalerStrategy),),
-    ("autoscaling", "v1"): (_Kind("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", "status", "all",
+    ("autoscaling", "v1"): (_Kind("HorizontalPodAutoscaler", "hpa", "status", "all",
                                   rules=autoscaling.OldAutoscalerStrategy),),
     ("batch", "v1"): (
-        _Kind("cronjobs", "CronJob", "cj", "status", "all", rules=batch.CronJobStrategy),
-        _Kind("jobs", "Job", "", "status", "all", rules=batch.JobStrategy),
+        _Kind("CronJob", "cj", "status", "all", rules=batch.CronJobStrategy),
+        _Kind("Job", "", "status", "all", rules=batch.JobStrategy),
     ),
     ("certificates.k8s.io", "v1"): (
-        _cluster("certificatesigningrequests", "CertificateSigningRequest", "csr", "approval status",
-                 rules=certificates.SigningRequestStrategy),),
+        _cluster("CertificateSigningRequest", "csr", "approval status", rules=certificates.SigningRequestStrategy),),
     ("networking.k8s.io", "v1"): (
-        _cluster("ingressclasses", "IngressClass", rules=networking.IngressClassStrategy),
-        _Kind("ingresses", "Ingress", "ing", "status", rules=networking.IngressStrategy),
-        _cluster("ipaddresses", "IPAddress", "ip", rules=networking.IPAddressStrategy),
-        _Kind("networkpolicies", "NetworkPolicy", "netpol", rules=networking.NetworkPolicyStrategy),
-        _cluster("servicecidrs", "ServiceCIDR", "", "status", rules=networking.ServiceCIDRStrategy),
+        _cluster("IngressClass", rules=networking.IngressClassStrategy),
+        _Kind("Ingress", "ing", "status", rules=networking.IngressStrategy),
+        _cluster("IPAddress", "ip", rules=networking.IPAddressStrategy),
+        _Kind("NetworkPolicy", "netpol", rules=networking.NetworkPolicyStrategy),
+        _cluster("ServiceCIDR", "", "status", rules=networking.ServiceCIDRStrategy),
     ),
-    ("policy", "v1"): (_Kind("poddisruptionbudgets", "PodDisruptionBudget", "pdb", "status",
-                             rules=scheduling.DisruptionBudgetStrategy),),
+    ("policy", "v1"): (_Kind("PodDisruptionBudget", "pdb", "status", rules=scheduling.DisruptionBudgetStrategy),),
     ("rbac.authorization.k8s.io", "v1"): (
-        _cluster("clusterrolebindings", "ClusterRoleBinding", rules=rbac.ClusterBindingStrategy),
-        _cluster("clusterroles", "ClusterRole", rules=rbac.ClusterRoleStrategy),
-        _Kind("rolebindings", "RoleBinding", rules=rbac.BindingStrategy),
-        _Kind("roles", "Role", rules=rbac.RoleStrategy),
+        _cluster("ClusterRoleBinding", rules=rbac.ClusterBindingStrategy),
+        _cluster("ClusterRole", rules=rbac.ClusterRoleStrategy),
+        _Kind("RoleBinding", rules=rbac.BindingStrategy),
+        _Kind("Role", rules=rbac.RoleStrategy),
     ),
     ("storage.k8s.io", "v1"): (
-        _cluster("csidrivers", "CSIDriver", rules=storage.CSIDriverStrategy),
-        _cluster("csinodes", "CSINode", rules=storage.CSINodeStrategy),
-        _Kind("csistoragecapacities", "CSIStorageCapacity", rules=storage.CapacityStrategy),
-        _cluster("storageclasses", "StorageClass", "sc", rules=storage.StorageClassStrategy),
-        _cluster("volumeattachments", "VolumeAttachment", "", "status", rules=storage.AttachmentStrategy),
-        _cluster("volumeattributesclasses", "VolumeAttributesClass", "vac", rules=storage.AttributesClassStrategy),
+        _cluster("CSIDriver", rules=storage.CSIDriverStrategy),
+        _cluster("CSINode", rules=storage.CSINodeStrategy),
+        _Kind("CSIStorageCapacity", rules=storage.CapacityStrategy),
+        _cluster("StorageClass", "sc", rules=storage.StorageClassStrategy),
+        _cluster("VolumeAttachment", "", "status", rules=storage.AttachmentStrategy),
+        _cluster("VolumeAttributesClass", "vac", rules=storage.AttributesClassStrategy),
     ),
     ("admissionregistration.k8s.io", "v1"): (
-        _cluster("mutatingadmissionpolicies", "MutatingAdmissionPolicy", "", "", _API_EXTENSIONS,
-                 rules=admission.MutatingPolicyStrategy),
-        _cluster("mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS,
-                 rules=admission.MutatingBindingStrategy),
-        _cluster("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "", "", _API_EXTENSIONS,
-                 rules=admission.MutatingWebhookStrategy),
-        _cluster("validatingadmissionpolicies", "ValidatingAdmissionPolicy", "", "status", _API_EXTENSIONS,
-                 rules=admission.ValidatingPolicyStrategy),
-        _cluster("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS,
+        _cluster("MutatingAdmissionPolicy", "", "", _API_EXTENSIONS, rules=admission.MutatingPolicyStrategy),
+        _cluster("MutatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS, rules=admission.MutatingBindingStrategy),
+        _cluster("MutatingWebhookConfiguration", "", "", _API_EXTENSIONS, rules=admission.MutatingWebhookStrategy),
+        _cluster("ValidatingAdmissionPolicy", "", "status", _API_EXTENSIONS, rules=admission.ValidatingPolicyStrategy),
+        _cluster("ValidatingAdmissionPolicyBinding", "", "", _API_EXTENSIONS,
                  rules=admission.ValidatingBindingStrategy),
-        _cluster("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "", "", _API_EXTENSIONS,
-                 rules=admission.WebhookStrategy),
+        _cluster("ValidatingWebhookConfiguration", "", "", _API_EXTENSIONS, rules=admission.WebhookStrategy),
     ),
     ("apiextensions.k8s.io", "v1"): (
-        _cluster("customresourcedefinitions", "CustomResourceDefinition", "crd crds", "status", _API_EXTENSIONS,
-                 rules=CrdStrategy),),
-    ("scheduling.k8s.io", "v1"): (_cluster("priorityclasses", "PriorityClass", "pc",
-                                           rules=scheduling.PriorityClassStrategy),),
-    ("coordination.k8s.io", "v1"): (_Kind("leases", "Lease", rules=plain.LeaseStrategy),),
-    ("node.k8s.io", "v1"): (_cluster("runtimeclasses", "RuntimeClass", rules=scheduling.RuntimeClassStrategy),),
-    ("discovery.k8s.io", "v1"): (_Kind("endpointslices", "EndpointSlice", rules=endpoints.EndpointSliceStrategy),),
+        _cluster("CustomResourceDefinition", "crd crds", "status", _API_EXTENSIONS, rules=CrdStrategy),),
+    ("scheduling.k8s.io", "v1"): (_cluster("PriorityClass", "pc", rules=scheduling.PriorityClassStrategy),),
+    ("coordination.k8s.io", "v1"): (_Kind("Lease", rules=plain.LeaseStrategy),),
+    ("node.k8s.io", "v1"): (_cluster("RuntimeClass", rules=scheduling.RuntimeClassStrategy),),
+    ("discovery.k8s.io", "v1"): (_Kind("EndpointSlice", rules=endpoints.EndpointSliceStrategy),),
     ("resource.k8s.io", "v1"): (
-        _cluster("deviceclasses", "DeviceClass", rules=plain.DeviceClassStrategy),
-        _Kind("resourceclaims", "ResourceClaim", "", "status", rules=plain.ResourceClaimStrategy),
-        _Kind("resourceclaimtemplates", "ResourceClaimTemplate", rules=plain.ResourceClaimTemplateStrategy),
-        _cluster("resourceslices", "ResourceSlice", rules=plain.ResourceSliceStrategy),
+        _cluster("DeviceClass", rules=plain.DeviceClassStrategy),
+        _Kind("ResourceClaim", "", "status", rules=plain.ResourceClaimStrategy),
+        _Kind("ResourceClaimTemplate", rules=plain.ResourceClaimTemplateStrategy),
+        _cluster("ResourceSlice", rules=plain.ResourceSliceStrategy),
     ),
     ("flowcontrol.apiserver.k8s.io", "v1"): (
-        _cluster("flowschemas", "FlowSchema", "", "status", rules=plain.FlowSchemaStrategy),
-        _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", "", "status",
-                 rules=plain.PriorityLevelStrategy),
+        _cluster("FlowSchema", "", "status", rules=plain.FlowSchemaStrategy),
+        _cluster("PriorityLevelConfiguration", "", "status", rules=plain.PriorityLevelStrategy),
     ),
 }
 
