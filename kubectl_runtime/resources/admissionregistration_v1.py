@@ -227,8 +227,7 @@ class ValidatingWebhook(Part, kw_only=True):
 
 
 class MutatingAdmissionPolicy(Resource, group="admissionregistration.k8s.io", version="v1",
-                              kind="MutatingAdmissionPolicy", plural="mutatingadmissionpolicies", scope=Scope.CLUSTER,
-                              subresources=()):
+                              kind="MutatingAdmissionPolicy", scope=Scope.CLUSTER, subresources=()):
     """MutatingAdmissionPolicy describes the definition of an admission mutation policy that mutates the object coming
     into admission chain.
     """
@@ -237,16 +236,14 @@ class MutatingAdmissionPolicy(Resource, group="admissionregistration.k8s.io", ve
 
 
 class MutatingAdmissionPolicyBinding(Resource, group="admissionregistration.k8s.io", version="v1",
-                                     kind="MutatingAdmissionPolicyBinding", plural="mutatingadmissionpolicybindings",
-                                     scope=Scope.CLUSTER, subresources=()):
+                                     kind="MutatingAdmissionPolicyBinding", scope=Scope.CLUSTER, subresources=()):
     """MutatingAdmissionPolicyBinding binds the MutatingAdmissionPolicy with parametrized resources."""
 
     spec: MutatingAdmissionPolicyBindingSpec = EMPTY
 
 
 class MutatingWebhookConfiguration(Resource, group="admissionregistration.k8s.io", version="v1",
-                                   kind="MutatingWebhookConfiguration", plural="mutatingwebhookconfigurations",
-                                   scope=Scope.CLUSTER, subresources=()):
+                                   kind="MutatingWebhookConfiguration", scope=Scope.CLUSTER, subresources=()):
     """MutatingWebhookConfiguration describes the configuration of and admission webhook that accept or reject and may
     change the object.
     """
@@ -255,8 +252,7 @@ class MutatingWebhookConfiguration(Resource, group="admissionregistration.k8s.io
 
 
 class ValidatingAdmissionPolicy(Resource, group="admissionregistration.k8s.io", version="v1",
-                                kind="ValidatingAdmissionPolicy", plural="validatingadmissionpolicies",
-                                scope=Scope.CLUSTER, subresources=("status",)):
+                                kind="ValidatingAdmissionPolicy", scope=Scope.CLUSTER, subresources=("status",)):
     """ValidatingAdmissionPolicy describes the definition of an admission validation policy that accepts or rejects an
     object without changing it.
     """
@@ -266,17 +262,14 @@ class ValidatingAdmissionPolicy(Resource, group="admissionregistration.k8s.io", 
 
 
 class ValidatingAdmissionPolicyBinding(Resource, group="admissionregistration.k8s.io", version="v1",
-                                       kind="ValidatingAdmissionPolicyBinding",
-                                       plural="validatingadmissionpolicybindings", scope=Scope.CLUSTER,
-                                       subresources=()):
+                                       kind="ValidatingAdmissionPolicyBinding", scope=Scope.CLUSTER, subresources=()):
     """ValidatingAdmissionPolicyBinding binds the ValidatingAdmissionPolicy with paramerized resources."""
 
     spec: ValidatingAdmissionPolicyBindingSpec = EMPTY
 
 
 class ValidatingWebhookConfiguration(Resource, group="admissionregistration.k8s.io", version="v1",
-                                     kind="ValidatingWebhookConfiguration", plural="validatingwebhookconfigurations",
-                                     scope=Scope.CLUSTER, subresources=()):
+                                     kind="ValidatingWebhookConfiguration", scope=Scope.CLUSTER, subresources=()):
     """ValidatingWebhookConfiguration describes the configuration of and admission webhook that accept or reject and
     object without changing it.
     """

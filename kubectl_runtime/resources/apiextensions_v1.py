@@ -201,7 +201,7 @@ class CustomResourceDefinitionStatus(Part, kw_only=True):
 
 
 class CustomResourceDefinition(Resource, group="apiextensions.k8s.io", version="v1", kind="CustomResourceDefinition",
-                               plural="customresourcedefinitions", scope=Scope.CLUSTER, subresources=("status",)):
+                               scope=Scope.CLUSTER, subresources=("status",)):
     """CustomResourceDefinition represents a resource that should be exposed on the API server."""
 
     spec: CustomResourceDefinitionSpec = EMPTY

@@ -43,8 +43,8 @@ class APIServiceStatus(Part, kw_only=True):
     conditions: Annotated[list[APIServiceCondition], MapKeys("type")] = []
 
 
-class APIService(Resource, group="apiregistration.k8s.io", version="v1", kind="APIService", plural="apiservices",
-                 scope=Scope.CLUSTER, subresources=("status",)):
+class APIService(Resource, group="apiregistration.k8s.io", version="v1", kind="APIService", scope=Scope.CLUSTER,
+                 subresources=("status",)):
     """APIService represents a server for a particular GroupVersion."""
 
     spec: APIServiceSpec = EMPTY

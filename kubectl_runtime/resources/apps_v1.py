@@ -21,39 +21,35 @@ else:
         return part_of(__name__, name, "apps_v1_parts")
 
 
-class ControllerRevision(Resource, group="apps", version="v1", kind="ControllerRevision", plural="controllerrevisions",
-                         subresources=()):
+class ControllerRevision(Resource, group="apps", version="v1", kind="ControllerRevision", subresources=()):
     """ControllerRevision implements an immutable snapshot of state data."""
 
     data: Any = None
     revision: Sent[int] = 0
 
 
-class DaemonSet(Resource, group="apps", version="v1", kind="DaemonSet", plural="daemonsets", subresources=("status",)):
+class DaemonSet(Resource, group="apps", version="v1", kind="DaemonSet", subresources=("status",)):
     """DaemonSet represents the configuration of a daemon set."""
 
     spec: apps_v1_parts.DaemonSetSpec = EMPTY
     status: apps_v1_parts.DaemonSetStatus = EMPTY
 
 
-class Deployment(Resource, group="apps", version="v1", kind="Deployment", plural="deployments",
-                 subresources=("scale", "status")):
+class Deployment(Resource, group="apps", version="v1", kind="Deployment", subresources=("scale", "status")):
     """Deployment enables declarative updates for Pods and ReplicaSets."""
 
     spec: apps_v1_parts.DeploymentSpec = EMPTY
     status: apps_v1_parts.DeploymentStatus = EMPTY
 
 
-class ReplicaSet(Resource, group="apps", version="v1", kind="ReplicaSet", plural="replicasets",
-                 subresources=("scale", "status")):
+class ReplicaSet(Resource, group="apps", version="v1", kind="ReplicaSet", subresources=("scale", "status")):
     """ReplicaSet ensures that a specified number of pod replicas are running at any given time."""
 
     spec: apps_v1_parts.ReplicaSetSpec = EMPTY
     status: apps_v1_parts.ReplicaSetStatus = EMPTY
 
 
-class StatefulSet(Resource, group="apps", version="v1", kind="StatefulSet", plural="statefulsets",
-                  subresources=("scale", "status")):
+class StatefulSet(Resource, group="apps", version="v1", kind="StatefulSet", subresources=("scale", "status")):
     """StatefulSet represents a set of pods with consistent identities."""
 
     spec: apps_v1_parts.StatefulSetSpec = EMPTY

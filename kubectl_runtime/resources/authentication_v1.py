@@ -42,15 +42,15 @@ class TokenReviewStatus(Part, kw_only=True):
 
 
 class SelfSubjectReview(Resource, group="authentication.k8s.io", version="v1", kind="SelfSubjectReview",
-                        plural="selfsubjectreviews", scope=Scope.CLUSTER, subresources=()):
+                        scope=Scope.CLUSTER, subresources=()):
     """SelfSubjectReview contains the user information that the kube-apiserver has about the user making this request.
     """
 
     status: SelfSubjectReviewStatus = EMPTY
 
 
-class TokenReview(Resource, group="authentication.k8s.io", version="v1", kind="TokenReview", plural="tokenreviews",
-                  scope=Scope.CLUSTER, subresources=()):
+class TokenReview(Resource, group="authentication.k8s.io", version="v1", kind="TokenReview", scope=Scope.CLUSTER,
+                  subresources=()):
     """TokenReview attempts to authenticate a token to a known user."""
 
     spec: TokenReviewSpec = EMPTY

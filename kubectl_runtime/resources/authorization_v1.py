@@ -119,7 +119,7 @@ class SubjectRulesReviewStatus(Part, kw_only=True):
 
 
 class LocalSubjectAccessReview(Resource, group="authorization.k8s.io", version="v1", kind="LocalSubjectAccessReview",
-                               plural="localsubjectaccessreviews", subresources=()):
+                               subresources=()):
     """LocalSubjectAccessReview checks whether or not a user or group can perform an action in a given namespace."""
 
     spec: SubjectAccessReviewSpec = EMPTY
@@ -127,7 +127,7 @@ class LocalSubjectAccessReview(Resource, group="authorization.k8s.io", version="
 
 
 class SelfSubjectAccessReview(Resource, group="authorization.k8s.io", version="v1", kind="SelfSubjectAccessReview",
-                              plural="selfsubjectaccessreviews", scope=Scope.CLUSTER, subresources=()):
+                              scope=Scope.CLUSTER, subresources=()):
     """SelfSubjectAccessReview checks whether or the current user can perform an action."""
 
     spec: SelfSubjectAccessReviewSpec = EMPTY
@@ -135,7 +135,7 @@ class SelfSubjectAccessReview(Resource, group="authorization.k8s.io", version="v
 
 
 class SelfSubjectRulesReview(Resource, group="authorization.k8s.io", version="v1", kind="SelfSubjectRulesReview",
-                             plural="selfsubjectrulesreviews", scope=Scope.CLUSTER, subresources=()):
+                             scope=Scope.CLUSTER, subresources=()):
     """SelfSubjectRulesReview enumerates the set of actions the current user can perform within a namespace."""
 
     spec: SelfSubjectRulesReviewSpec = EMPTY
@@ -143,7 +143,7 @@ class SelfSubjectRulesReview(Resource, group="authorization.k8s.io", version="v1
 
 
 class SubjectAccessReview(Resource, group="authorization.k8s.io", version="v1", kind="SubjectAccessReview",
-                          plural="subjectaccessreviews", scope=Scope.CLUSTER, subresources=()):
+                          scope=Scope.CLUSTER, subresources=()):
     """SubjectAccessReview checks whether or not a user or group can perform an action."""
 
     spec: SubjectAccessReviewSpec = EMPTY

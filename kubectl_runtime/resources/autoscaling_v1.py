@@ -40,7 +40,7 @@ class HorizontalPodAutoscalerStatus(Part, kw_only=True):
 
 
 class HorizontalPodAutoscaler(Resource, group="autoscaling", version="v1", kind="HorizontalPodAutoscaler",
-                              plural="horizontalpodautoscalers", subresources=("status",)):
+                              subresources=("status",)):
     """configuration of a horizontal pod autoscaler."""
 
     spec: HorizontalPodAutoscalerSpec = EMPTY

@@ -216,7 +216,7 @@ class HorizontalPodAutoscalerStatus(Part, kw_only=True):
 
 
 class HorizontalPodAutoscaler(Resource, group="autoscaling", version="v2", kind="HorizontalPodAutoscaler",
-                              plural="horizontalpodautoscalers", subresources=("status",)):
+                              subresources=("status",)):
     """HorizontalPodAutoscaler is the configuration for a horizontal pod autoscaler, which automatically manages the
     replica count of any resource implementing the scale subresource based on the metrics specified.
     """

@@ -20,14 +20,14 @@ else:
         return part_of(__name__, name, "batch_v1_parts")
 
 
-class CronJob(Resource, group="batch", version="v1", kind="CronJob", plural="cronjobs", subresources=("status",)):
+class CronJob(Resource, group="batch", version="v1", kind="CronJob", subresources=("status",)):
     """CronJob represents the configuration of a single cron job."""
 
     spec: batch_v1_parts.CronJobSpec = EMPTY
     status: batch_v1_parts.CronJobStatus = EMPTY
 
 
-class Job(Resource, group="batch", version="v1", kind="Job", plural="jobs", subresources=("status",)):
+class Job(Resource, group="batch", version="v1", kind="Job", subresources=("status",)):
     """Job represents the configuration of a single job."""
 
     spec: batch_v1_parts.JobSpec = EMPTY

@@ -41,8 +41,7 @@ class CertificateSigningRequestStatus(Part, kw_only=True):
 
 
 class CertificateSigningRequest(Resource, group="certificates.k8s.io", version="v1", kind="CertificateSigningRequest",
-                                plural="certificatesigningrequests", scope=Scope.CLUSTER,
-                                subresources=("approval", "status")):
+                                scope=Scope.CLUSTER, subresources=("approval", "status")):
     """CertificateSigningRequest objects provide a mechanism to obtain x509 certificates by submitting a certificate
     signing request, and having it asynchronously approved and issued.
     """

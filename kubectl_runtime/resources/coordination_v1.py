@@ -19,7 +19,7 @@ class LeaseSpec(Part, kw_only=True):
     preferred_holder: str | None = None
 
 
-class Lease(Resource, group="coordination.k8s.io", version="v1", kind="Lease", plural="leases", subresources=()):
+class Lease(Resource, group="coordination.k8s.io", version="v1", kind="Lease", subresources=()):
     """Lease defines a lease concept."""
 
     spec: LeaseSpec = EMPTY

@@ -23,20 +23,19 @@ else:
         return part_of(__name__, name, "core_v1_parts")
 
 
-class Binding(Resource, version="v1", kind="Binding", plural="bindings", subresources=()):
+class Binding(Resource, version="v1", kind="Binding", subresources=()):
     """Binding ties one object to another; for example, a pod is bound to a node by a scheduler."""
 
     target: core_v1_parts.ObjectReference = EMPTY
 
 
-class ComponentStatus(Resource, version="v1", kind="ComponentStatus", plural="componentstatuses", scope=Scope.CLUSTER,
-                      subresources=()):
+class ComponentStatus(Resource, version="v1", kind="ComponentStatus", scope=Scope.CLUSTER, subresources=()):
     """ComponentStatus (and ComponentStatusList) holds the cluster validation info."""
 
     conditions: Annotated[list[core_v1_parts.ComponentCondition], MapKeys("type")] = EMPTY
 
 
-class ConfigMap(Resource, version="v1", kind="ConfigMap", plural="configmaps", subresources=()):
+class ConfigMap(Resource, version="v1", kind="ConfigMap", subresources=()):
     """ConfigMap holds configuration data for pods to consume."""
 
     immutable: bool | None = None
@@ -44,13 +43,13 @@ class ConfigMap(Resource, version="v1", kind="ConfigMap", plural="configmaps", s
     binary_data: dict[str, bytes] = EMPTY
 
 
-class Endpoints(Resource, version="v1", kind="Endpoints", plural="endpoints", subresources=()):
+class Endpoints(Resource, version="v1", kind="Endpoints", subresources=()):
     """Endpoints is a collection of endpoints that implement the actual service."""
 
     subsets: list[core_v1_parts.EndpointSubset] = EMPTY
 
 
-class Event(Resource, version="v1", kind="Event", plural="events", subresources=()):
+class Event(Resource, version="v1", kind="Event", subresources=()):
     """Event is a report of an event somewhere in the cluster."""
 
     involved_object: core_v1_parts.ObjectReference = EMPTY
@@ -69,44 +68,41 @@ class Event(Resource, version="v1", kind="Event", plural="events", subresources=
     reporting_instance: str = ""
 
 
-class LimitRange(Resource, version="v1", kind="LimitRange", plural="limitranges", subresources=()):
+class LimitRange(Resource, version="v1", kind="LimitRange", subresources=()):
     """LimitRange sets resource usage limits for each kind of resource in a Namespace."""
 
     spec: core_v1_parts.LimitRangeSpec = EMPTY
 
 
-class Namespace(Resource, version="v1", kind="Namespace", plural="namespaces", scope=Scope.CLUSTER,
-                subresources=("finalize", "status")):
+class Namespace(Resource, version="v1", kind="Namespace", scope=Scope.CLUSTER, subresources=("finalize", "status")):
     """Namespace provides a scope for Names."""
 
     spec: core_v1_parts.NamespaceSpec = EMPTY
     status: core_v1_parts.NamespaceStatus = EMPTY
 
 
-class Node(Resource, version="v1", kind="Node", plural="nodes", scope=Scope.CLUSTER, subresources=("proxy", "status")):
+class Node(Resource, version="v1", kind="Node", scope=Scope.CLUSTER, subresources=("proxy", "status")):
     """Node is a worker node in Kubernetes."""
 
     spec: core_v1_parts.NodeSpec = EMPTY
     status: core_v1_parts.NodeStatus = EMPTY
 
 
-class PersistentVolume(Resource, version="v1", kind="PersistentVolume", plural="persistentvolumes", scope=Scope.CLUSTER,
-                       subresources=("status",)):
+class PersistentVolume(Resource, version="v1", kind="PersistentVolume", scope=Scope.CLUSTER, subresources=("status",)):
     """PersistentVolume (PV) is a storage resource provisioned by an administrator."""
 
     spec: core_v1_parts.PersistentVolumeSpec = EMPTY
     status: core_v1_parts.PersistentVolumeStatus = EMPTY
 
 
-class PersistentVolumeClaim(Resource, version="v1", kind="PersistentVolumeClaim", plural="persistentvolumeclaims",
-                            subresources=("status",)):
+class PersistentVolumeClaim(Resource, version="v1", kind="PersistentVolumeClaim", subresources=("status",)):
     """PersistentVolumeClaim is a user's request for and claim to a persistent volume."""
 
     spec: core_v1_parts.PersistentVolumeClaimSpec = EMPTY
     status: core_v1_parts.PersistentVolumeClaimStatus = EMPTY
 
 
-class Pod(Resource, version="v1", kind="Pod", plural="pods",
+class Pod(Resource, version="v1", kind="Pod",
           subresources=("attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "proxy",
                         "resize", "status")):
     """Pod is a collection of containers that can run on a host."""
@@ -115,28 +111,27 @@ class Pod(Resource, version="v1", kind="Pod", plural="pods",
     status: core_v1_parts.PodStatus = EMPTY
 
 
-class PodTemplate(Resource, version="v1", kind="PodTemplate", plural="podtemplates", subresources=()):
+class PodTemplate(Resource, version="v1", kind="PodTemplate", subresources=()):
     """PodTemplate describes a template for creating copies of a predefined pod."""
 
     template: core_v1_parts.PodTemplateSpec = EMPTY
 
 
-class ReplicationController(Resource, version="v1", kind="ReplicationController", plural="replicationcontrollers",
-                            subresources=("scale", "status")):
+class ReplicationController(Resource, version="v1", kind="ReplicationController", subresources=("scale", "status")):
     """ReplicationController represents the configuration of a replication controller."""
 
     spec: core_v1_parts.ReplicationControllerSpec = EMPTY
     status: core_v1_parts.ReplicationControllerStatus = EMPTY
 
 
-class ResourceQuota(Resource, version="v1", kind="ResourceQuota", plural="resourcequotas", subresources=("status",)):
+class ResourceQuota(Resource, version="v1", kind="ResourceQuota", subresources=("status",)):
     """ResourceQuota sets aggregate quota restrictions enforced per namespace."""
 
     spec: core_v1_parts.ResourceQuotaSpec = EMPTY
     status: core_v1_parts.ResourceQuotaStatus = EMPTY
 
 
-class Secret(Resource, version="v1", kind="Secret", plural="secrets", subresources=()):
+class Secret(Resource, version="v1", kind="Secret", subresources=()):
     """Secret holds secret data of a certain type."""
 
     immutable: bool | None = None
@@ -145,7 +140,7 @@ class Secret(Resource, version="v1", kind="Secret", plural="secrets", subresourc
     type: str | None = None
 
 
-class Service(Resource, version="v1", kind="Service", plural="services", subresources=("proxy", "status")):
+class Service(Resource, version="v1", kind="Service", subresources=("proxy", "status")):
     """Service is a named abstraction of software service (for example, mysql) consisting of local port (for example
     3306) that the proxy listens on, and the selector that determines which pods will answer requests sent through the
     proxy.
@@ -155,7 +150,7 @@ class Service(Resource, version="v1", kind="Service", plural="services", subreso
     status: core_v1_parts.ServiceStatus = EMPTY
 
 
-class ServiceAccount(Resource, version="v1", kind="ServiceAccount", plural="serviceaccounts", subresources=("token",)):
+class ServiceAccount(Resource, version="v1", kind="ServiceAccount", subresources=("token",)):
     """ServiceAccount binds together: * a name, understood by users, and perhaps by peripheral systems, for an identity
     * a principal that can be authenticated and authorized * a set of secrets.
     """

@@ -20,8 +20,7 @@ else:
         return part_of(__name__, name, "discovery_v1_parts")
 
 
-class EndpointSlice(Resource, group="discovery.k8s.io", version="v1", kind="EndpointSlice", plural="endpointslices",
-                    subresources=()):
+class EndpointSlice(Resource, group="discovery.k8s.io", version="v1", kind="EndpointSlice", subresources=()):
     """EndpointSlice represents a set of service endpoints."""
 
     address_type: str = ""

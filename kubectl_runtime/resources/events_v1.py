@@ -22,7 +22,7 @@ else:
         return part_of(__name__, name, "events_v1_parts", "core_v1_parts")
 
 
-class Event(Resource, group="events.k8s.io", version="v1", kind="Event", plural="events", subresources=()):
+class Event(Resource, group="events.k8s.io", version="v1", kind="Event", subresources=()):
     """Event is a report of an event somewhere in the cluster."""
 
     event_time: str | None = None

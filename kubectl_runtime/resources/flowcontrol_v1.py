@@ -152,8 +152,8 @@ class PriorityLevelConfigurationStatus(Part, kw_only=True):
     conditions: Annotated[list[PriorityLevelConfigurationCondition], MapKeys("type")] = []
 
 
-class FlowSchema(Resource, group="flowcontrol.apiserver.k8s.io", version="v1", kind="FlowSchema", plural="flowschemas",
-                 scope=Scope.CLUSTER, subresources=("status",)):
+class FlowSchema(Resource, group="flowcontrol.apiserver.k8s.io", version="v1", kind="FlowSchema", scope=Scope.CLUSTER,
+                 subresources=("status",)):
     """FlowSchema defines the schema of a group of flows."""
 
     spec: FlowSchemaSpec = EMPTY
@@ -161,8 +161,7 @@ class FlowSchema(Resource, group="flowcontrol.apiserver.k8s.io", version="v1", k
 
 
 class PriorityLevelConfiguration(Resource, group="flowcontrol.apiserver.k8s.io", version="v1",
-                                 kind="PriorityLevelConfiguration", plural="prioritylevelconfigurations",
-                                 scope=Scope.CLUSTER, subresources=("status",)):
+                                 kind="PriorityLevelConfiguration", scope=Scope.CLUSTER, subresources=("status",)):
     """PriorityLevelConfiguration represents the configuration of a priority level."""
 
     spec: PriorityLevelConfigurationSpec = EMPTY

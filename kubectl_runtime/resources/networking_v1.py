@@ -21,37 +21,35 @@ else:
         return part_of(__name__, name, "networking_v1_parts")
 
 
-class IPAddress(Resource, group="networking.k8s.io", version="v1", kind="IPAddress", plural="ipaddresses",
-                scope=Scope.CLUSTER, subresources=()):
+class IPAddress(Resource, group="networking.k8s.io", version="v1", kind="IPAddress", scope=Scope.CLUSTER,
+                subresources=()):
     """IPAddress represents a single IP of a single IP Family."""
 
     spec: networking_v1_parts.IPAddressSpec = EMPTY
 
 
-class Ingress(Resource, group="networking.k8s.io", version="v1", kind="Ingress", plural="ingresses",
-              subresources=("status",)):
+class Ingress(Resource, group="networking.k8s.io", version="v1", kind="Ingress", subresources=("status",)):
     """Ingress is a collection of rules that allow inbound connections to reach the endpoints defined by a backend."""
 
     spec: networking_v1_parts.IngressSpec = EMPTY
     status: networking_v1_parts.IngressStatus = EMPTY
 
 
-class IngressClass(Resource, group="networking.k8s.io", version="v1", kind="IngressClass", plural="ingressclasses",
-                   scope=Scope.CLUSTER, subresources=()):
+class IngressClass(Resource, group="networking.k8s.io", version="v1", kind="IngressClass", scope=Scope.CLUSTER,
+                   subresources=()):
     """IngressClass represents the class of the Ingress, referenced by the Ingress Spec."""
 
     spec: networking_v1_parts.IngressClassSpec = EMPTY
 
 
-class NetworkPolicy(Resource, group="networking.k8s.io", version="v1", kind="NetworkPolicy", plural="networkpolicies",
-                    subresources=()):
+class NetworkPolicy(Resource, group="networking.k8s.io", version="v1", kind="NetworkPolicy", subresources=()):
     """NetworkPolicy describes what network traffic is allowed for a set of Pods."""
 
     spec: networking_v1_parts.NetworkPolicySpec = EMPTY
 
 
-class ServiceCIDR(Resource, group="networking.k8s.io", version="v1", kind="ServiceCIDR", plural="servicecidrs",
-                  scope=Scope.CLUSTER, subresources=("status",)):
+class ServiceCIDR(Resource, group="networking.k8s.io", version="v1", kind="ServiceCIDR", scope=Scope.CLUSTER,
+                  subresources=("status",)):
     """ServiceCIDR defines a range of IP addresses using CIDR format (e.g. 192.168.0.0/24 or 2001:db2::/64)."""
 
     spec: networking_v1_parts.ServiceCIDRSpec = EMPTY

@@ -20,8 +20,8 @@ else:
         return part_of(__name__, name, "node_v1_parts")
 
 
-class RuntimeClass(Resource, group="node.k8s.io", version="v1", kind="RuntimeClass", plural="runtimeclasses",
-                   scope=Scope.CLUSTER, subresources=()):
+class RuntimeClass(Resource, group="node.k8s.io", version="v1", kind="RuntimeClass", scope=Scope.CLUSTER,
+                   subresources=()):
     """RuntimeClass defines a class of container runtime supported in the cluster."""
 
     handler: str = ""

@@ -32,8 +32,7 @@ class PodDisruptionBudgetStatus(Part, kw_only=True):
     conditions: Annotated[list[Condition], MapKeys("type")] = []
 
 
-class PodDisruptionBudget(Resource, group="policy", version="v1", kind="PodDisruptionBudget",
-                          plural="poddisruptionbudgets", subresources=("status",)):
+class PodDisruptionBudget(Resource, group="policy", version="v1", kind="PodDisruptionBudget", subresources=("status",)):
     """PodDisruptionBudget is an object to define the max disruption that can be caused to a collection of pods."""
 
     spec: PodDisruptionBudgetSpec = EMPTY

@@ -45,8 +45,8 @@ class Subject(FrozenPart, frozen=True, kw_only=True):
     namespace: str | None = None
 
 
-class ClusterRole(Resource, group="rbac.authorization.k8s.io", version="v1", kind="ClusterRole", plural="clusterroles",
-                  scope=Scope.CLUSTER, subresources=()):
+class ClusterRole(Resource, group="rbac.authorization.k8s.io", version="v1", kind="ClusterRole", scope=Scope.CLUSTER,
+                  subresources=()):
     """ClusterRole is a cluster level, logical grouping of PolicyRules that can be referenced as a unit by a RoleBinding
     or ClusterRoleBinding.
     """
@@ -56,21 +56,20 @@ class ClusterRole(Resource, group="rbac.authorization.k8s.io", version="v1", kin
 
 
 class ClusterRoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", kind="ClusterRoleBinding",
-                         plural="clusterrolebindings", scope=Scope.CLUSTER, subresources=()):
+                         scope=Scope.CLUSTER, subresources=()):
     """ClusterRoleBinding references a ClusterRole, but not contain it."""
 
     subjects: list[Subject] = EMPTY
     role_ref: RoleRef = EMPTY
 
 
-class Role(Resource, group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles", subresources=()):
+class Role(Resource, group="rbac.authorization.k8s.io", version="v1", kind="Role", subresources=()):
     """Role is a namespaced, logical grouping of PolicyRules that can be referenced as a unit by a RoleBinding."""
 
     rules: list[PolicyRule] = EMPTY
 
 
-class RoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings",
-                  subresources=()):
+class RoleBinding(Resource, group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", subresources=()):
     """RoleBinding references a role, but does not contain it."""
 
     subjects: list[Subject] = EMPTY

@@ -21,15 +21,14 @@ else:
         return part_of(__name__, name, "resource_v1_parts")
 
 
-class DeviceClass(Resource, group="resource.k8s.io", version="v1", kind="DeviceClass", plural="deviceclasses",
-                  scope=Scope.CLUSTER, subresources=()):
+class DeviceClass(Resource, group="resource.k8s.io", version="v1", kind="DeviceClass", scope=Scope.CLUSTER,
+                  subresources=()):
     """DeviceClass is a vendor- or admin-provided resource that contains device configuration and selectors."""
 
     spec: resource_v1_parts.DeviceClassSpec = EMPTY
 
 
-class ResourceClaim(Resource, group="resource.k8s.io", version="v1", kind="ResourceClaim", plural="resourceclaims",
-                    subresources=("status",)):
+class ResourceClaim(Resource, group="resource.k8s.io", version="v1", kind="ResourceClaim", subresources=("status",)):
     """ResourceClaim describes a request for access to resources in the cluster, for use by workloads."""
 
     spec: resource_v1_parts.ResourceClaimSpec = EMPTY
@@ -37,14 +36,14 @@ class ResourceClaim(Resource, group="resource.k8s.io", version="v1", kind="Resou
 
 
 class ResourceClaimTemplate(Resource, group="resource.k8s.io", version="v1", kind="ResourceClaimTemplate",
-                            plural="resourceclaimtemplates", subresources=()):
+                            subresources=()):
     """ResourceClaimTemplate is used to produce ResourceClaim objects."""
 
     spec: resource_v1_parts.ResourceClaimTemplateSpec = EMPTY
 
 
-class ResourceSlice(Resource, group="resource.k8s.io", version="v1", kind="ResourceSlice", plural="resourceslices",
-                    scope=Scope.CLUSTER, subresources=()):
+class ResourceSlice(Resource, group="resource.k8s.io", version="v1", kind="ResourceSlice", scope=Scope.CLUSTER,
+                    subresources=()):
     """ResourceSlice represents one or more resources in a pool of similar resources, managed by a common driver."""
 
     spec: resource_v1_parts.ResourceSliceSpec = EMPTY

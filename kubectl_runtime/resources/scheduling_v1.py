@@ -6,8 +6,8 @@ from kubectl_runtime.core.meta.gvk import Scope
 from kubectl_runtime.core.objects.resource import Resource
 
 
-class PriorityClass(Resource, group="scheduling.k8s.io", version="v1", kind="PriorityClass", plural="priorityclasses",
-                    scope=Scope.CLUSTER, subresources=()):
+class PriorityClass(Resource, group="scheduling.k8s.io", version="v1", kind="PriorityClass", scope=Scope.CLUSTER,
+                    subresources=()):
     """PriorityClass defines mapping from a priority class name to the priority integer value."""
 
     value: int = 0

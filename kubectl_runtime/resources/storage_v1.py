@@ -24,23 +24,20 @@ else:
         return part_of(__name__, name, "storage_v1_parts", "core_v1_parts")
 
 
-class CSIDriver(Resource, group="storage.k8s.io", version="v1", kind="CSIDriver", plural="csidrivers",
-                scope=Scope.CLUSTER, subresources=()):
+class CSIDriver(Resource, group="storage.k8s.io", version="v1", kind="CSIDriver", scope=Scope.CLUSTER, subresources=()):
     """CSIDriver captures information about a Container Storage Interface (CSI) volume driver deployed on the cluster.
     """
 
     spec: storage_v1_parts.CSIDriverSpec = EMPTY
 
 
-class CSINode(Resource, group="storage.k8s.io", version="v1", kind="CSINode", plural="csinodes", scope=Scope.CLUSTER,
-              subresources=()):
+class CSINode(Resource, group="storage.k8s.io", version="v1", kind="CSINode", scope=Scope.CLUSTER, subresources=()):
     """CSINode holds information about all CSI drivers installed on a node."""
 
     spec: storage_v1_parts.CSINodeSpec = EMPTY
 
 
-class CSIStorageCapacity(Resource, group="storage.k8s.io", version="v1", kind="CSIStorageCapacity",
-                         plural="csistoragecapacities", subresources=()):
+class CSIStorageCapacity(Resource, group="storage.k8s.io", version="v1", kind="CSIStorageCapacity", subresources=()):
     """CSIStorageCapacity stores the result of one CSI GetCapacity call."""
 
     node_topology: LabelSelector | None = None
@@ -49,8 +46,8 @@ class CSIStorageCapacity(Resource, group="storage.k8s.io", version="v1", kind="C
     maximum_volume_size: QuantityText | None = None
 
 
-class StorageClass(Resource, group="storage.k8s.io", version="v1", kind="StorageClass", plural="storageclasses",
-                   scope=Scope.CLUSTER, subresources=()):
+class StorageClass(Resource, group="storage.k8s.io", version="v1", kind="StorageClass", scope=Scope.CLUSTER,
+                   subresources=()):
     """StorageClass describes the parameters for a class of storage for which PersistentVolumes can be dynamically
     provisioned.
     """
@@ -64,8 +61,8 @@ class StorageClass(Resource, group="storage.k8s.io", version="v1", kind="Storage
     allowed_topologies: list[core_v1_parts.TopologySelectorTerm] = EMPTY
 
 
-class VolumeAttachment(Resource, group="storage.k8s.io", version="v1", kind="VolumeAttachment",
-                       plural="volumeattachments", scope=Scope.CLUSTER, subresources=("status",)):
+class VolumeAttachment(Resource, group="storage.k8s.io", version="v1", kind="VolumeAttachment", scope=Scope.CLUSTER,
+                       subresources=("status",)):
     """VolumeAttachment captures the intent to attach or detach the specified volume to/from the specified node."""
 
     spec: storage_v1_parts.VolumeAttachmentSpec = EMPTY
@@ -73,7 +70,7 @@ class VolumeAttachment(Resource, group="storage.k8s.io", version="v1", kind="Vol
 
 
 class VolumeAttributesClass(Resource, group="storage.k8s.io", version="v1", kind="VolumeAttributesClass",
-                            plural="volumeattributesclasses", scope=Scope.CLUSTER, subresources=()):
+                            scope=Scope.CLUSTER, subresources=()):
     """VolumeAttributesClass represents a specification of mutable volume attributes defined by the CSI driver."""
 
     driver_name: str = ""

@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from kubectl_runtime.core.base.wire import camel
+from kubectl_runtime.core.meta.gvk import plural_of
 from tests.tools.generators.inputs import KUBERNETES
 from tests.tools.generators.resourceclasses import BY_HAND, FROZEN, METAV1, Class, Classes, references, snake
 
@@ -165,7 +166,9 @@ def head_line(cls: Class) -> str:
         return f"class {cls.name}({base}, kw_only=True):"
     subresources = quoted(sorted(subresource.name for subresource in kind.subresources))
     words = ["Resource", *([f'group="{kind.group}"'] if kind.group else []), f'version="{kind.version}"',
-             f'kind="{kind.kind}"', f'plural="{kind.plural}"', *([] if kind.namespaced else ["scope=Scope.CLUSTER"])]
+             f'kind="{kind.kind}"', *([] if kind.namespaced else ["scope=Scope.CLUSTER"])]
+    if kind.plural != plural_of(kind.kind):
+        words.append(f'plural="{kind.plural}"')
     start = f"class {cls.name}("
     listed = f"subresources=({', '.join(subresources)}{',' if len(subresources) == 1 else ''})"
     if len(listed) + len(start) + 2 > LINE:
