@@ -125,11 +125,7 @@ class ServerTls:
             return None
         parts: Any = described.get("subject", ())
         pairs = tuple((str(key), str(value)) for part in parts for key, value in part)
-        return (*pairs, (CREDENTIAL_ID, f"X509SHA256={_fingerprint(encoded)}"))
-
-
-def _fingerprint(encoded: bytes) -> str:
-    return hashlib.sha256(encoded).hexdigest()
+        return (*pairs, (CREDENTIAL_ID, f"X509SHA256={hashlib.sha256(encoded).hexdigest()}"))
 
 
 def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:

@@ -507,7 +507,7 @@ def compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """The answer as it is sent: compressed where a real server compresses it."""
     if response.stream is not None or len(response.body) <= COMPRESS_ABOVE or not _accepts_gzip(request):
         return response
-    if response.header("content-encoding") or _is_text(response):
+    if response.header("content-encoding") or (response.header("content-type") or "").startswith("text/"):
         return response
     headers = [*response.headers, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
     return replace(response, headers=headers, body=gzip.compress(response.body, _LEVEL, mtime=0))
@@ -516,7 +516,3 @@ def compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 def _accepts_gzip(request: HttpRequest) -> bool:
     """Whether the client names gzip; gzip with a weight (`gzip;q=1`) does not count."""
     return any(token.strip() == "gzip" for token in request.header("accept-encoding").split(","))
-
-
-def _is_text(response: HttpResponse) -> bool:
-    return (response.header("content-type") or "").startswith("text/")

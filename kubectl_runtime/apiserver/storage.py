@@ -392,15 +392,11 @@ class Storage:
         self._history_size += 1
         self._history_bytes += len(change.new.tail)
         if self._history_size > MAX_HISTORY or self._history_bytes > MAX_HISTORY_BYTES:
-            self.compact(self._halfway())
+            self.compact(self.compacted + (self.rv - self.compacted) // 2)  # the older half
         for observe in self.observers:
             observe(bucket, change)
         for notify in bucket.listeners:
             notify()
-
-    def _halfway(self) -> int:
-        """The resourceVersion in the middle of the history."""
-        return self.compacted + (self.rv - self.compacted) // 2
 
     def compact(self, rv: int) -> None:
         """Forget the changes up to `rv`: older snapshots and watches expire."""

@@ -76,7 +76,7 @@ _SCALAR = ("string", "integer", "number", "boolean")
 def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> Schema:
     """Return the structural schema of a model. `other` gives the schema of one of our own types within it. Raises
     TypeError, which names the field, for a type without a schema."""
-    for name, field in _all_fields(cls):
+    for name, field in cls.model_fields.items():
         if not isinstance(field.validation_alias, (str, type(None))) or (
                 field.validation_alias or name) != (field.serialization_alias or name):
             raise TypeError(f"{where}.{name}: a field is read and written under one key: use alias=, without "
@@ -101,10 +101,6 @@ def _generator() -> Any:
             return {"type": "string", "pattern": _DECIMAL}
 
     return Generator
-
-
-def _all_fields(cls: Any) -> list[tuple[str, Any]]:
-    return list(cls.model_fields.items())
 
 
 class _Structure:

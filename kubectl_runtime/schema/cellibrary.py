@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import le
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -59,17 +60,13 @@ def functions() -> Iterator[Function]:
 
 def _lists() -> Iterator[Function]:
     for kind in ("int", "double", "string", "bool", "timestamp", "duration", "bytes", "dyn"):
-        yield Function("isSorted", (f"[{kind}]",), "bool", lambda items: all(map(_not_above, items, items[1:])))
+        yield Function("isSorted", (f"[{kind}]",), "bool", lambda items: all(map(le, items, items[1:])))
         for name, call in (("indexOf", _index), ("lastIndexOf", _last_index)):
             yield Function(name, (f"[{kind}]", kind), "int", call)
         for name, pick in (("min", min), ("max", max)):
             yield Function(name, (f"[{kind}]",), kind, _picker(name, pick))
     for kind, zero in (("int", 0), ("double", 0.0), ("dyn", 0)):
         yield Function("sum", (f"[{kind}]",), kind, lambda items, zero=zero: sum(items, zero))
-
-
-def _not_above(left: Any, right: Any) -> bool:
-    return bool(left <= right)
 
 
 def _index(items: list[Any], wanted: Any) -> int:

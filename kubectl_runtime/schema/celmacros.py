@@ -169,7 +169,8 @@ def functions() -> Iterator[Function]:
     """The functions that expanded expressions call, and a function for each named format."""
     yield Function("kubernetes__keys", ("[dyn]",), "[int]", lambda items: list(range(len(items))), member=False)
     yield Function("kubernetes__keys", ("{dyn}",), "[string]", list, member=False)
-    yield Function("kubernetes__zip", ("[dyn]", "[dyn]"), "dyn", _zip, member=False)
+    yield Function("kubernetes__zip", ("[dyn]", "[dyn]"), "dyn",
+                   lambda keys, values: dict(zip(keys, values, strict=True)), member=False)
     yield Function("kubernetes__merge", ("[dyn]",), "{dyn}", _merged, member=False)
     for name in NAMED_CHECKS:
         yield Function(f"format.{name}", (), "Format", lambda name=name: name, member=False)
@@ -177,10 +178,6 @@ def functions() -> Iterator[Function]:
     yield Function("kubernetes__format", ("string",), "Format", str, member=False)
     yield Function("kubernetes__validate", ("Format", "string"), "[string]",
                    lambda name, text: NAMED_CHECKS[name](text), member=False)
-
-
-def _zip(keys: list[Any], values: list[Any]) -> dict[Any, Any]:
-    return dict(zip(keys, values, strict=True))
 
 
 def _merged(maps: list[dict[Any, Any]]) -> dict[Any, Any]:

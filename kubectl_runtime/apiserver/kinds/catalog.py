@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from kubectl_runtime.apiserver.crds.definitions import CrdStrategy
@@ -28,13 +29,10 @@ from kubectl_runtime.apiserver.kinds import (
     services,
     storage,
 )
-from kubectl_runtime.apiserver.kinds import plain as certificates
-from kubectl_runtime.apiserver.kinds import plain as rbac
-from kubectl_runtime.apiserver.kinds import plain as scheduling
 from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.kinds.columns import COLUMNS
 from kubectl_runtime.apiserver.kinds.pod import pods
-from kubectl_runtime.apiserver.schemas import Schema, builtin
+from kubectl_runtime.apiserver.schemas import builtin
 from kubectl_runtime.apiserver.storage import ALL_VERBS, ServedResource, Subresource
 from kubectl_runtime.apiserver.strategy import checks_of
 from kubectl_runtime.core.meta.gvk import plural_of
@@ -138,7 +136,7 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
         _Kind("Job", "", "status", "all", rules=batch.JobStrategy),
     ),
     ("certificates.k8s.io", "v1"): (
-        _cluster("CertificateSigningRequest", "csr", "approval status", rules=certificates.SigningRequestStrategy),),
+        _cluster("CertificateSigningRequest", "csr", "approval status", rules=plain.SigningRequestStrategy),),
     ("networking.k8s.io", "v1"): (
         _cluster("IngressClass", rules=networking.IngressClassStrategy),
         _Kind("Ingress", "ing", "status", rules=networking.IngressStrategy),
@@ -146,12 +144,12 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
         _Kind("NetworkPolicy", "netpol", rules=networking.NetworkPolicyStrategy),
         _cluster("ServiceCIDR", "", "status", rules=networking.ServiceCIDRStrategy),
     ),
-    ("policy", "v1"): (_Kind("PodDisruptionBudget", "pdb", "status", rules=scheduling.DisruptionBudgetStrategy),),
+    ("policy", "v1"): (_Kind("PodDisruptionBudget", "pdb", "status", rules=plain.DisruptionBudgetStrategy),),
     ("rbac.authorization.k8s.io", "v1"): (
-        _cluster("ClusterRoleBinding", rules=rbac.ClusterBindingStrategy),
-        _cluster("ClusterRole", rules=rbac.ClusterRoleStrategy),
-        _Kind("RoleBinding", rules=rbac.BindingStrategy),
-        _Kind("Role", rules=rbac.RoleStrategy),
+        _cluster("ClusterRoleBinding", rules=plain.ClusterBindingStrategy),
+        _cluster("ClusterRole", rules=plain.ClusterRoleStrategy),
+        _Kind("RoleBinding", rules=plain.BindingStrategy),
+        _Kind("Role", rules=plain.RoleStrategy),
     ),
     ("storage.k8s.io", "v1"): (
         _cluster("CSIDriver", rules=storage.CSIDriverStrategy),
@@ -172,9 +170,9 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
     ),
     ("apiextensions.k8s.io", "v1"): (
         _cluster("CustomResourceDefinition", "crd crds", "status", _API_EXTENSIONS, rules=CrdStrategy),),
-    ("scheduling.k8s.io", "v1"): (_cluster("PriorityClass", "pc", rules=scheduling.PriorityClassStrategy),),
+    ("scheduling.k8s.io", "v1"): (_cluster("PriorityClass", "pc", rules=plain.PriorityClassStrategy),),
     ("coordination.k8s.io", "v1"): (_Kind("Lease", rules=plain.LeaseStrategy),),
-    ("node.k8s.io", "v1"): (_cluster("RuntimeClass", rules=scheduling.RuntimeClassStrategy),),
+    ("node.k8s.io", "v1"): (_cluster("RuntimeClass", rules=plain.RuntimeClassStrategy),),
     ("discovery.k8s.io", "v1"): (_Kind("EndpointSlice", rules=endpoints.EndpointSliceStrategy),),
     ("resource.k8s.io", "v1"): (
         _cluster("DeviceClass", rules=plain.DeviceClassStrategy),
@@ -235,7 +233,7 @@ def _resource_type(group: str, version: str, row: _Kind) -> ServedResource:
         categories=tuple(row.categories.split()),
         subresources=tuple(_subresource(row, name) for name in names),
         strategy=rules,
-        schema_loader=_loader(group, version, row.kind),
+        schema_loader=partial(builtin, group, version, row.kind),
         columns=COLUMNS.get((group, row.kind), ()),
         storage=_STORAGE.get((group, row.plural), ""),
         storage_version_hash=_hash(group, version, row) if "list" in row.verbs and "create" in row.verbs else "",
@@ -247,10 +245,6 @@ def _subresource(row: _Kind, name: str) -> Subresource:
     if name == "proxy":
         return Subresource(name, _PROXIES[row.plural], PROXY)
     return _SUBRESOURCES.get(name) or Subresource(name, row.kind)
-
-
-def _loader(group: str, version: str, kind: str) -> Callable[[], Schema]:
-    return lambda: builtin(group, version, kind)
 
 
 def _hash(group: str, version: str, row: _Kind) -> str:

@@ -153,12 +153,9 @@ def element_text(element: str) -> str:
     if kind == "f":
         return "." + rest
     if kind == "k":
-        return "[" + ",".join(f"{name}={_scalar_text(value)}" for name, value in json.loads(rest).items()) + "]"
+        return "[" + ",".join(f"{name}={json.dumps(value, ensure_ascii=False)}"
+                              for name, value in json.loads(rest).items()) + "]"
     return f"[={rest}]" if kind == "v" else f"[{rest}]"
-
-
-def _scalar_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 class ItemError(ValueError):

@@ -30,7 +30,6 @@ from kubectl_runtime.runtime.store.store import Store, StoreState
 from kubectl_runtime.runtime.triggers.shared_watches import Share, Watch, shared_watches
 from kubectl_runtime.runtime.watch.backoff import WatchTarget
 from kubectl_runtime.runtime.watch.config import WatcherConfig
-from kubectl_runtime.runtime.watch.event import Event
 
 Searched: TypeAlias = tuple[Store[Any], bool, bool]
 """The store of one watch, whether the watch has selectors, and whether it has whole objects."""
@@ -73,7 +72,7 @@ class TakenWatches:
     def take_more(self, api: Any, config: WatcherConfig) -> Planned:
         """Take a watch for reads of this kind, an existing one if possible. Its store is only for reads."""
         metadata = api.with_metadata_only()
-        scope = WatchScope(WatchPlan(metadata, config, _no_requests), metadata)
+        scope = WatchScope(WatchPlan(metadata, config, lambda _event: ()), metadata)
         with self._lock:
             return self._served(scope, [*(known.scope for known in self.planned), scope], self.planned)
 
@@ -327,7 +326,3 @@ class TakenWatches:
                                   own_writes=self._overlays)
         store.declared_by = plan.declared_by
         return store
-
-
-def _no_requests(_event: Event[Any]) -> tuple[()]:
-    return ()

@@ -300,10 +300,6 @@ _DELETION_COST, _MIRROR = "controller.kubernetes.io/pod-deletion-cost", "kuberne
 _NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def _host_network(obj: Object) -> str:
-    return "true" if dig(obj, "spec.hostNetwork") else "false"
-
-
 _GATED = {"type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": None,
           "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates"}
 
@@ -318,7 +314,7 @@ class PodStrategy(BuiltinStrategy):
         "spec.restartPolicy": "spec.restartPolicy",
         "spec.schedulerName": "spec.schedulerName",
         "spec.serviceAccountName": "spec.serviceAccountName",
-        "spec.hostNetwork": _host_network,
+        "spec.hostNetwork": lambda obj: "true" if dig(obj, "spec.hostNetwork") else "false",
         "status.phase": "status.phase",
         "status.podIP": "status.podIP",
         "status.podIPs": lambda _: "",  # surprising: the field is selectable, but no Pod has a value

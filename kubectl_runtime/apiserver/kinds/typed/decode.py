@@ -360,7 +360,7 @@ def _field(index: int, spec: str) -> _Field:
     flags = typed[:len(typed) - len(bare)]
     pointer = "*" in flags or bare == "any"  # any JSON stays unchanged, even {}
     return _Field(index, _decoder(bare), _PLAIN.get(bare.partition(":")[0]), pointer, "!" in flags,
-                  _null if pointer else _zero(bare))
+                  (lambda: None) if pointer else _zero(bare))
 
 
 def _zero(spec: str) -> Callable[[], Any]:
@@ -368,10 +368,6 @@ def _zero(spec: str) -> Callable[[], Any]:
         return struct(spec[1:]).zero
     constant = _ZEROS.get(spec.partition(":")[0])
     return lambda: constant
-
-
-def _null() -> None:
-    return None
 
 
 def _empty() -> str:
