@@ -221,8 +221,7 @@ def _deployment(program: Inspected, places: list[_Webhooks], options: argparse.N
                                        "labelSelector": {"matchLabels": _labels(program)}}],
         "containers": [_container(program, places, options)]}
     if folders := _certificate_folders(places):
-        pod["volumes"] = [{"name": name, "secret": {"secretName": f"{program.name}-{name}"}}
-                                       for name, _ in folders]
+        pod["volumes"] = [{"name": name, "secret": {"secretName": f"{program.name}-{name}"}} for name, _ in folders]
         print(f"note: the Secret {program.name}-{folders[0][0]} has to hold tls.crt and tls.key of the webhooks, and "
               "the configurations the authority that signed them, which cert-manager does", file=sys.stderr)
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _metadata(program), "spec": {
@@ -263,8 +262,7 @@ def _container(program: Inspected, places: list[_Webhooks], options: argparse.Na
 
 
 def _certificate_folders(places: list[_Webhooks]) -> list[tuple[str, str]]:
-    folders = dict.fromkeys(folder for place in places
-                            if (folder := place.server.certificate_folder) is not None)
+    folders = dict.fromkeys(folder for place in places if (folder := place.server.certificate_folder) is not None)
     return [("webhooks-tls" if number == 0 else f"webhooks-tls-{number + 1}", folder)
             for number, folder in enumerate(folders)]
 

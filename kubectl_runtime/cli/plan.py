@@ -61,8 +61,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     source = cluster.add_mutually_exclusive_group()
     source.add_argument("--snapshot", type=Path, metavar="FILE", help="plan against this saved snapshot "
                         "instead of a cluster")
-    source.add_argument("--save", type=Path, metavar="FILE",
-                        help="save what was read; .gz at the end compresses it")
+    source.add_argument("--save", type=Path, metavar="FILE", help="save what was read; .gz at the end compresses it")
     running = parser.add_argument_group("the plan")
     running.add_argument("--change", action="append", default=[], type=Path, metavar="FILE", help="manifests that are "
                          "applied to the copy before the operator starts; may be repeated")

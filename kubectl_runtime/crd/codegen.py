@@ -204,8 +204,7 @@ class _Module:
         empty = [] if described or any(not line.lstrip().startswith("#") for line in lines) else ["    pass"]
         head = f"class {name}(msgspec.Struct, kw_only=True):"
         head = head if len(head) <= WIDTH else head.replace("(", "(\n        ")
-        self._classes.append("\n".join([head, *described,
-                                        *([""] if described else []), *lines, *empty]))
+        self._classes.append("\n".join([head, *described, *([""] if described else []), *lines, *empty]))
         return name
 
     def text(self) -> str:

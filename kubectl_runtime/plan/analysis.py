@@ -104,8 +104,7 @@ def moved(before: Version | None, after: Version | None) -> bool:
     """Whether a change of the stored object counts."""
     if before is None or after is None:
         return before is not after
-    return before.tail != after.tail and bool(
-        differences(before.decode(), after.decode(), status=True))
+    return before.tail != after.tail and bool(differences(before.decode(), after.decode(), status=True))
 
 
 def form(obj: Object, *, status: bool) -> Object:

@@ -345,8 +345,7 @@ def convert(node: Node, expressions: Iterable[str], *, root: bool = False) -> Co
 
 _KIND = Message({"group": "string", "version": "string", "kind": "string"})
 _RESOURCE = Message({"group": "string", "version": "string", "resource": "string"})
-_USER = Message({"username": "string", "uid": "string", "groups": ListOf("string"),
-                 "extra": MapOf(ListOf("string"))})
+_USER = Message({"username": "string", "uid": "string", "groups": ListOf("string"), "extra": MapOf(ListOf("string"))})
 REQUEST = Message({
     "kind": _KIND, "resource": _RESOURCE, "subResource": "string", "requestKind": _KIND, "requestResource": _RESOURCE,
     "requestSubResource": "string", "name": "string", "namespace": "string", "operation": "string", "userInfo": _USER,

@@ -210,8 +210,7 @@ def _address_check(name: str, attribute: str) -> Callable[[str], bool]:
 
 def _within(cidr: str, other: str) -> bool:
     outer, inner = ipaddress.ip_interface(cidr).network, ipaddress.ip_interface(other).network
-    return (outer.version == inner.version and outer.prefixlen <= inner.prefixlen
-            and inner.network_address in outer)
+    return (outer.version == inner.version and outer.prefixlen <= inner.prefixlen and inner.network_address in outer)
 
 
 _NUMBER = r"(?:0|[1-9]\d*)"

@@ -137,8 +137,7 @@ def _repeated(items: list[Any], node: Node, path: str) -> Iterator[Cause]:
     if is_map:
         wrong = next((index for index, item in enumerate(items) if not isinstance(item, dict | None)), None)
         if wrong is not None:
-            yield invalid_value(f"{path}[{wrong}]", items[wrong],
-                                       "must be an object for an array of list-type map")
+            yield invalid_value(f"{path}[{wrong}]", items[wrong], "must be an object for an array of list-type map")
             return
     seen: dict[str, int] = {}
     for index, item in enumerate(items):

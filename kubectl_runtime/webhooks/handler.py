@@ -430,8 +430,7 @@ class Denied(KubeError):
             raise RequestError(f"a refusal has a status from 400 to 599, not {code!r}")
         self.reason = reason
         self.code = code
-        self.causes = tuple(_cause(cause) for cause in (
-            causes.items() if isinstance(causes, Mapping) else causes))
+        self.causes = tuple(_cause(cause) for cause in (causes.items() if isinstance(causes, Mapping) else causes))
 
 
 class Admission(Generic[K]):

@@ -501,8 +501,7 @@ class WebhookServer:
             if self._client is not None:
                 self._bundles = CaBundles(self._client, self._wanted, own)
                 self._owners.append(self._bundles.owns)
-                self._bundles.start({kind: self._names_of(kind) for kind in _callers_of(self._app)},
-                                    listener.port)
+                self._bundles.start({kind: self._names_of(kind) for kind in _callers_of(self._app)}, listener.port)
             self._add_thread(f"{self.name} renewal", lambda: self._renew_in_time(own))
         if self._configuration is not None and self._client is not None and isinstance(self._app, Application):
             service = self._wanted.service if isinstance(self._wanted, SelfSigned) and self._url is None else None

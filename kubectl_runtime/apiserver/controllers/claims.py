@@ -235,8 +235,7 @@ def _reference(claim: Version) -> Object:
 def _bind(cluster: Cluster, version: Version, volume: Version) -> None:
     """Bind a claim and a volume: first the volume, then the claim."""
     notes = {} if _PROVISIONED_BY in (volume.decode()["metadata"].get("annotations") or {}) else {_BOUND_BY: "yes"}
-    patch(cluster, VOLUMES, volume, {
-        "metadata": {"annotations": notes}, "spec": {"claimRef": _reference(version)}})
+    patch(cluster, VOLUMES, volume, {"metadata": {"annotations": notes}, "spec": {"claimRef": _reference(version)}})
     patch(cluster, CLAIMS, version, {
         "metadata": {"annotations": {_COMPLETED: "yes", _BOUND_BY: "yes"}}, "spec": {"volumeName": volume.name}})
     current = cluster.storage.get(CLAIMS, version.namespace, version.name)

@@ -218,8 +218,7 @@ class OneSet:
 
     def _delete(self, one: Member) -> None:
         delete(self.cluster, PODS, one.version)
-        self._tell("SuccessfulDelete",
-                   f"Delete Pod {one.version.name} in StatefulSet {self.version.name} successful")
+        self._tell("SuccessfulDelete", f"Delete Pod {one.version.name} in StatefulSet {self.version.name} successful")
 
     def _tell(self, reason: str, message: str, *, kind: str = "Normal") -> None:
         record_event(self.cluster, SETS, self.version, reason, message, component=COMPONENT, kind=kind)

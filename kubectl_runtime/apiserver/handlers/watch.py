@@ -202,8 +202,7 @@ def watch(ctx: RequestContext) -> HttpResponse:
         raise errors.method_not_allowed()
     if ctx.media.yaml:
         raise errors.not_acceptable(WATCH_TYPES)
-    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=False,
-                is_watch=True)
+    form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=False, is_watch=True)
     listing = read_list_request(ctx)
     _validate(ctx, listing)
     try:

@@ -176,8 +176,7 @@ def _exceptions(block: Object, path: str) -> Iterator[Cause]:
 
 
 def _is_within(part: Network, whole: Network) -> bool:
-    return (part.version == whole.version and part.prefixlen > whole.prefixlen
-            and part.network_address in whole)
+    return (part.version == whole.version and part.prefixlen > whole.prefixlen and part.network_address in whole)
 
 
 _PORT = r.Rules(("protocol", r.choice("TCP", "UDP", "SCTP")), ("port", _any_port), ("", _end_port))

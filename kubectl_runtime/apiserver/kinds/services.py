@@ -131,8 +131,7 @@ def _free_address(obj: Object, ctx: StrategyContext) -> str:
     network = _network(others)
     size = network.num_addresses - 3  # without network, broadcast and the first address (kubernetes.default's)
     first = _start(obj, size)
-    return next(text for offset in range(size)
-                if (text := str(network[2 + (first + offset) % size])) not in taken)
+    return next(text for offset in range(size) if (text := str(network[2 + (first + offset) % size])) not in taken)
 
 
 def _allocate_node_ports(obj: Object, ctx: StrategyContext, *, wants_ports: bool, checked: bool) -> None:

@@ -322,7 +322,6 @@ class TakenWatches:
         self._views[view] = store
 
     def _made(self, plan: WatchPlan, scope: WatchScope, states: Sequence[StoreState]) -> Store[Any]:
-        store: Store[Any] = Store(plan.api.resource, scope.reader(), *states,
-                                  own_writes=self._overlays)
+        store: Store[Any] = Store(plan.api.resource, scope.reader(), *states, own_writes=self._overlays)
         store.declared_by = plan.declared_by
         return store

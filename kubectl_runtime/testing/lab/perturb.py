@@ -237,8 +237,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     seed = options.seed if options.seed is not None else seed
     with muted_logs(), naming_what_blocks():
         plain, mask = undisturbed(build, story, seed, ignored)
-    chosen = [point] if point is not None else [
-        *points_of(faults, plain.writes, plain.story_writes, plain.pairs)]
+    chosen = [point] if point is not None else [*points_of(faults, plain.writes, plain.story_writes, plain.pairs)]
     if point is not None:
         _check_there(point, plain)
         return _report(seed, plain, chosen, [_diverged(plain, mask, build, story, seed, point, ignored)])

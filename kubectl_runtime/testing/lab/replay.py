@@ -118,8 +118,7 @@ class ScriptedTransport(BaseAdapter):
                 try:
                     watch.take(line)
                 except DECODE_FAILURES as error:
-                    raise RecordingError(f"the recording is damaged at {line.watch} {line.key}: {error}"
-                                         ) from None
+                    raise RecordingError(f"the recording is damaged at {line.watch} {line.key}: {error}") from None
         self._fed = max(self._fed, position)
 
     def begin(self, run: RecordedRun) -> None:

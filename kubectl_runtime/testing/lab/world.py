@@ -231,8 +231,7 @@ class World:
             except Exception as raised:  # noqa: BLE001 - the story is user code
                 trouble, error = f"the story raised {type(raised).__name__}: {raised}", raised
         outcome = Outcome(self.journal, self.server.core.dump(), self._ignored)
-        return Ended(outcome, self._writes, self._story_writes, self._pairs, self._requests, trouble, applies,
-                     error)
+        return Ended(outcome, self._writes, self._story_writes, self._pairs, self._requests, trouble, applies, error)
 
     # --- requests --------------------------------------------------------------------------------------------------
 
