@@ -19,7 +19,7 @@ from kubectl_runtime.certificates.bundles import certificates_in
 from kubectl_runtime.client.http import sockets
 from kubectl_runtime.client.http.retry import error_of
 from kubectl_runtime.core.codec import salvage
-from kubectl_runtime.core.codec.jsonbytes import head_of_object
+from kubectl_runtime.core.codec.jsonbytes import head_of
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.metav1 import GoDuration, parse_time
 from kubectl_runtime.core.meta.problems import problem_of
@@ -53,7 +53,7 @@ CASES: list[tuple[Callable[[Any], Any], Any]] = [
     *((parse_duration, text) for text in ("1" * 300_000, "1h" * 100_000 + "!", "1 " * 100_000, "9 days " * 50_000)),
     *((page, text) for text in ("<title>" * 9_000, "<title" * 9_000, "<TITLE>x</title" * 4_000,
                                 "<title>" + "x" * 63_000, "<title " + "<" * 63_000, " " * 63_000)),
-    *((lambda raw: head_of_object(raw, PODS), raw) for raw in (
+    *((lambda raw: head_of(raw, PODS), raw) for raw in (
         b'{"metadata":{"a":1' + b',"managedFields":[{"a":1' * 40_000, b'{"m":{"a":1' + b',"managedFields":[' * 40_000,
         b'{"metadata":{"a":1' + b',"managedFields":[]' * 40_000)),
     *((salvage.split_page, raw) for raw in (b'{"items":[' + b'"\\' * 100_000, b'{"' + b'\\"' * 100_000, b'"' * 200_001,

@@ -11,14 +11,14 @@ record with a `problem` and the names that could be read (`core.codec.salvage`),
 DecodeError is raised only when not even the object's name can be read, or the bytes are not a list at all. Nulls where
 a value is expected count as absent.
 
-`head_of_object` and `head_of_event` cut the bytes after the head, since msgspec needs as much time to skip the rest as
-to decode the head. The API server writes a large object of a built-in kind with managedFields as the last of its
-metadata, then spec and status. The cut begins at managedFields if their list ends the metadata and another key follows.
-This is certain in JSON. The first bracket after the beginning of the list is a `]`. It ends the list, or it is inside a
-string; in a string, the next quote would end the string, and no letter could follow. The decoder checks the closing
-braces that are appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken
-JSON in a spec is an error for its reader. Custom resources have sorted metadata, with more keys behind managedFields:
-all of their bytes are used.
+`head_of` cuts the bytes after the head, since msgspec needs as much time to skip the rest as to decode the head. The
+API server writes a large object of a built-in kind with managedFields as the last of its metadata, then spec and
+status. The cut begins at managedFields if their list ends the metadata and another key follows. This is certain in
+JSON. The first bracket after the beginning of the list is a `]`. It ends the list, or it is inside a string; in a
+string, the next quote would end the string, and no letter could follow. The decoder checks the closing braces that are
+appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken JSON in a spec is
+an error for its reader. Custom resources have sorted metadata, with more keys behind managedFields: all of their bytes
+are used.
 
 `share` lets heads hold equal parts only once: the Pods of a ReplicaSet have the same owner and labels. It takes about a
 µs and saves about 0.7 KB a Pod. It remembers only recent parts (`REMEMBERED`): a list is sorted by name, so that
@@ -78,17 +78,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def head_of_object(raw: bytes, resource: ApiResource) -> bytes:
-    """The head of an object, as JSON."""
-    return raw if len(raw) < LONG or "." in resource.group else _shortened(raw, b"}}")
-
-
-def head_of_event(line: bytes, resource: ApiResource) -> bytes:
-    """The head of a watch line, as JSON."""
-    return line if len(line) < LONG or "." in resource.group else _shortened(line, b"}}}")
-
-
-def _shortened(raw: bytes, braces: bytes) -> bytes:
+def head_of(raw: bytes, resource: ApiResource, braces: bytes = b"}}") -> bytes:
+    """The head of an object, as JSON. `braces`: the braces that close its metadata and what is around them; three for
+    a watch line."""
+    if len(raw) < LONG or "." in resource.group:
+        return raw
     begin = raw.find(_KEY)
     while begin >= 0:
         end = raw.find(b"]", begin)
@@ -150,7 +144,7 @@ def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> R
     """
     try:
         # The shortened bytes may have missed the metadata: then there is no name
-        head = _object(head_of_object(raw, resource) if named else raw).metadata or _NO_HEAD
+        head = _object(head_of(raw, resource) if named else raw).metadata or _NO_HEAD
         if head.name or not named:
             return Record(head, resource, raw)
         failure: Exception = _NAMELESS
@@ -166,7 +160,7 @@ def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
     Raises DecodeError when the line is not a watch event, or its object cannot be identified.
     """
     try:
-        event = _event(head_of_event(line, resource))
+        event = _event(head_of(line, resource, b"}}}"))
         head = event.object.metadata
         if event.type == "BOOKMARK":
             return event.type, _bookmark(head, line)

@@ -77,11 +77,11 @@ def pod(**metadata: Any) -> dict[str, Any]:
 
 
 def test_what_the_api_server_writes_is_read_as_far_as_its_managed_fields() -> None:
-    read = jsonbytes.head_of_object(encoded(pod(labels={"a": "b"})), RESOURCE)
+    read = jsonbytes.head_of(encoded(pod(labels={"a": "b"})), RESOURCE)
     begun = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"a": "b"}}}
     assert json.loads(read) == begun
     line = encoded({"type": "ADDED", "object": pod(labels={"a": "b"})})
-    assert json.loads(jsonbytes.head_of_event(line, RESOURCE)) == {"type": "ADDED", "object": begun}
+    assert json.loads(jsonbytes.head_of(line, RESOURCE, b"}}}")) == {"type": "ADDED", "object": begun}
 
 
 @pytest.mark.parametrize("change", [
@@ -91,14 +91,14 @@ def test_what_the_api_server_writes_is_read_as_far_as_its_managed_fields() -> No
 ])
 def test_where_it_is_not_certain_all_is_read(change: dict[str, Any]) -> None:
     raw = encoded({**change, "spec": LONG})
-    assert jsonbytes.head_of_object(raw, RESOURCE) is raw
+    assert jsonbytes.head_of(raw, RESOURCE) is raw
     assert decode_object(raw, RESOURCE).name == "a"
 
 
 def test_small_objects_and_custom_resources_are_not_searched() -> None:
     small, large = encoded({**pod(), "spec": {}}), encoded(pod())
-    assert jsonbytes.head_of_object(small, RESOURCE) is small
-    assert jsonbytes.head_of_object(large, ApiResource("example.com", "v1", "Web", "webs")) is large
+    assert jsonbytes.head_of(small, RESOURCE) is small
+    assert jsonbytes.head_of(large, ApiResource("example.com", "v1", "Web", "webs")) is large
 
 
 def test_broken_json_behind_the_head_is_an_error_of_who_reads_it() -> None:
