@@ -41,7 +41,7 @@ from types import GeneratorType
 from typing import Any, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
-from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, ForkSafeLock
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, ForkSafeLock, renewed_in_children
 
 _SIGNATURE_FORMAT: dict[str, Any] = {}
 if sys.version_info >= (3, 14):
@@ -327,12 +327,17 @@ class Home:
     """
 
     def __init__(self) -> None:
-        self._process = os.getpid()
+        self._left = False
+        renewed_in_children(self)
 
-    def check(self, what: str, error: BaseException | None = None) -> None:
-        """End this process, as Python ends a program, if the user code `what` forked and then returned (or raised
-        `error`) in the child: the work that follows belongs to the parent."""
-        if os.getpid() == self._process:
+    def renew(self) -> None:
+        """Note that this is another process. Only for the child of a fork."""
+        self._left = True
+
+    def check(self, what: Any, error: BaseException | None = None) -> None:
+        """End this process, as Python ends a program, if the user code `what` (a function, or text) forked and then
+        returned (or raised `error`) in the child: the work that follows belongs to the parent."""
+        if not self._left:
             return
         status = 0 if error is None else 1
         with contextlib.suppress(BaseException):  # streams may be closed, and the text of an exception may fail
@@ -343,7 +348,8 @@ class Home:
             elif error is not None:
                 traceback.print_exception(error)
             else:
-                sys.stderr.write(f"{what} forked this process and returned in it, too: it ends here, as the work that "
+                name = what if isinstance(what, str) else name_of(what)
+                sys.stderr.write(f"{name} forked this process and returned in it, too: it ends here, as the work that "
                                  "would follow is its parent's\n")
             sys.stdout.flush()
             sys.stderr.flush()
