@@ -320,8 +320,9 @@ class Scheduler(Generic[K, M]):
     def next_due(self) -> float | None:
         """When the next waiting or limited entry becomes ready; None when there is none. Ready and held entries do not
         count."""
-        heap = self._heap
-        limited = self._rate_limit.next_at() if self._rate_limit is not None and len(self._limited) else None
+        heap, limited = self._heap, None
+        if self._limited.items and self._rate_limit is not None and len(self._limited):
+            limited = self._rate_limit.next_at()
         while heap:
             at, item, entry = heap[0]
             if entry.item == item:

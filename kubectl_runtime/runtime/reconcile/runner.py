@@ -264,7 +264,7 @@ class Runner:
             initial = not self._open
             queue.trigger_all(requests, now, background=initial)
             due = queue.due(now)
-            self._call_worker_and_tell(due)
+            self._call_worker_if_due(due)
         if self._to_call:
             self._submit_called()
         if self._keys_triggered:
@@ -395,22 +395,18 @@ class Runner:
 
     def _call_worker_if_due(self, due: int) -> float | None:
         """Start a worker if keys are due and fewer than the allowed number of workers exist. Returns when the
-        dispatcher has to look again; None if it need not."""
+        dispatcher has to look again, and wakes it if it would look too late; None if it need not look."""
         if not self._open:
             return None
         if due and len(self._workers) < self._concurrency:
             number = next(self._numbers)
             self._workers[number] = None
             self._to_call.append(number)
-        return self._queue.next_due()
-
-    def _call_worker_and_tell(self, due: int) -> None:
-        """Do the same from a thread other than the dispatcher's: wake the dispatcher if it would otherwise look too
-        late."""
-        at = self._call_worker_if_due(due)
+        at = self._queue.next_due()
         if at is not None and at < self._wake_at:
             self._wake_at = at
             self._changed.notify_all()
+        return at
 
     def _submit_called(self) -> None:
         """Submit the workers that were called. Not under the lock."""
@@ -460,11 +456,11 @@ class Runner:
             due = queue.due(now)
             if run is None:
                 del self._workers[number]
-                if not self._workers:
+                if queue.closed:  # `wait_idle` waits for this; else nothing does, and the dispatcher sleeps on
                     self._changed.notify_all()
             else:
                 run.depth = due
-            self._call_worker_and_tell(due)
+            self._call_worker_if_due(due)
         if self._to_call:
             self._submit_called()
         if retried and ended is not None and outcome is not None and outcome.delay is not None:
