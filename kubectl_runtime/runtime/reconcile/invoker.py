@@ -201,7 +201,7 @@ class RunLog:
         self._failures: dict[Alike, FailureGroup] = {}
         self._recoveries: dict[Alike, FailureGroup] = {}
         self._succeeded: dict[Key, float] = {}
-        """When keys last succeeded, for the `KEPT` latest, oldest first."""
+        """When keys last succeeded. Beyond `KEPT` keys, those that came first go."""
 
     def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> LastFailure:
         """Log a failed run; returns what the log keeps of it."""
@@ -225,10 +225,9 @@ class RunLog:
     def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
         """A run ended, with or without an error."""
         failure = run.last_failure
-        if outcome.result in (RunResult.SUCCESS, RunResult.REQUEUE_AFTER):
+        if outcome.error is None:
             if isinstance(failure, LastFailure):
                 self._recovered(failure, ctx, now)
-            self._succeeded.pop(run.key, None)
             self._succeeded[run.key] = now
             if len(self._succeeded) > KEPT:
                 for key in list(self._succeeded)[:KEPT // 4]:
@@ -448,14 +447,14 @@ class Invoker:
 
     def _run(self, obj: Any, ctx: Context[Any], run: Run) -> Outcome:
         try:
-            action = not_awaitable(self._reconcile(obj, ctx), self._reconcile)
-            self._home.check(name_of(self._reconcile))
+            action = self._reconcile(obj, ctx)
+            self._home.check(self._reconcile)
             if not isinstance(action, Action):
-                raise _wrong_type(self._reconcile, action, ctx.ref)
+                raise _wrong_type(self._reconcile, not_awaitable(action, self._reconcile), ctx.ref)
             if self._on_success is not None:
                 self._on_success(obj, action, ctx)
         except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
-            self._home.check(name_of(self._reconcile), error)
+            self._home.check(self._reconcile, error)
             return self._failed(obj, error, ctx, run)
         try:
             if self._ready is not None:

@@ -356,11 +356,13 @@ class Reflector:
         key = head.namespace or None, head.name  # `key_of` without the call, since this runs for each event
         old = pending[key] if key in pending else stored.get(key)
         if old is not None:
-            if _same_version(old, record):
+            before = old.head
+            if before.uid != head.uid:
+                if _other_object(old, record):
+                    self._changes.append(Delete(old))
+                    old = None
+            elif before.resource_version == head.resource_version != "":
                 return
-            if _other_object(old, record):
-                self._changes.append(Delete(old))
-                old = None
         elif not head.name:
             _nameless(record)
             return

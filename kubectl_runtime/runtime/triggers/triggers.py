@@ -521,11 +521,13 @@ class Inbox:
         self._reported: set[tuple[str, str | None]] = set()
 
     def _are_own(self, requests: list[ReconcileRequest]) -> bool:
-        """Whether all requests are of the controller's kind, without a call for each."""
-        own = self._resource
-        if self._namespaced:
-            return all(request.ref.resource is own and request.ref.namespace for request in requests)
-        return all(request.ref.resource is own and request.ref.namespace is None for request in requests)
+        """Whether no request needs a conversion: see `_is_own`, without a call for each."""
+        own, namespaced = self._resource, self._namespaced
+        for request in requests:
+            ref = request.ref
+            if ref.resource is not own or (not ref.namespace if namespaced else ref.namespace is not None):
+                return False
+        return True
 
     def sink(self, requests: list[ReconcileRequest]) -> None:
         """Schedule these requests. Raises nothing."""
