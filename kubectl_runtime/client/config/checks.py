@@ -22,12 +22,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from kubectl_runtime.certificates.bundles import private_file
 from kubectl_runtime.client.config.auth import ClientCertificate, Credentials
 from kubectl_runtime.client.config.secrets import SecretBytes, fault_of, reading_problem, secret_file
 from kubectl_runtime.core.base.errors import ConfigError, RequestError
 from kubectl_runtime.core.base.guard import guarded_logger
-from kubectl_runtime.core.base.threads import ForkSafeLock
+from kubectl_runtime.core.base.threads import ForkSafeLock, unforked
 
 
 class Impersonation(msgspec.Struct, frozen=True):
@@ -201,6 +200,8 @@ def check_identity(certificate: ClientCertificate) -> None:
 
 def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
     """Use the certificate for connections of `context`. Raises ConfigError like `check_identity`, naming the source."""
+    with unforked():  # most clients have no certificate
+        from kubectl_runtime.certificates.bundles import private_file
     try:
         with private_file(SecretBytes(certificate.certificate + b"\n" + certificate.key)) as path:
             context.load_cert_chain(path, password=_no_password)

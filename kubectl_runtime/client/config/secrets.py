@@ -25,8 +25,9 @@ from typing import Any, TypeVar
 
 from kubectl_runtime.core.base.errors import KubeError
 
-_CREDENTIAL = re.compile(r"authoriz|authent|token|secret|passw|cookie|credential|jwt|assertion"
-                         r"|(?:api|access|private)[-_]?key|(?<![a-z])(?:auth|session)(?![a-z])", re.IGNORECASE).search
+_CREDENTIAL = (r"authoriz|authent|token|secret|passw|cookie|credential|jwt|assertion"
+               r"|(?:api|access|private)[-_]?key|(?<![a-z])(?:auth|session)(?![a-z])")
+"""Compiled at its first use: most clients send no headers of their own."""
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
@@ -53,7 +54,7 @@ def fault_of(value: object, *, identity: bool = False) -> str:
 def is_credential(name: str) -> bool:
     """Whether a header of this name probably identifies the client, as `Authorization`, `Cookie` and `X-Api-Key` do; it
     is only sent where credentials may be sent."""
-    return _CREDENTIAL(name) is not None
+    return re.search(_CREDENTIAL, name, re.IGNORECASE) is not None
 
 
 def as_sent(value: str) -> str:

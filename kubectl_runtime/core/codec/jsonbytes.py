@@ -43,7 +43,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, time
 from functools import lru_cache, wraps
-from hashlib import blake2b
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import msgspec
@@ -484,6 +483,8 @@ def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Co
 
     The check must depend on its arguments alone, change none of them, and its further arguments must be hashable.
     """
+    from hashlib import blake2b  # only the embedded server needs it
+
     good: set[Any] = set()
 
     @wraps(check)

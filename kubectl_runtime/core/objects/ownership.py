@@ -1,10 +1,10 @@
 """Owner references, with the API's rules for them, and `child_name`, a name for an object that belongs to another."""
 from __future__ import annotations
 
-import hashlib
 from typing import Protocol
 
 from kubectl_runtime.core.base.errors import RequestError, class_named
+from kubectl_runtime.core.base.threads import unforked
 from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
@@ -129,5 +129,7 @@ def child_name(owner: Owner, suffix: str) -> str:
     whole = f"{owner.name}-{suffix}"
     if len(whole) <= LONGEST:
         return whole
-    digest = hashlib.sha256(f"{owner.name}/{suffix}".encode()).hexdigest()[:_DIGITS]
+    with unforked():  # a client needs none
+        from hashlib import sha256
+    digest = sha256(f"{owner.name}/{suffix}".encode()).hexdigest()[:_DIGITS]
     return f"{whole[:LONGEST - _DIGITS - 1].rstrip('-.')}-{digest}"
