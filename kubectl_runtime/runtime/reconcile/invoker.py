@@ -151,7 +151,7 @@ class LastFailure(msgspec.Struct, frozen=True):
 
 
 KEPT = 4096
-"""Keys of a controller whose last success is remembered."""
+"""Keys of a controller whose last success is remembered at most; half of them at least."""
 
 
 class FailureGroup:
@@ -201,7 +201,8 @@ class RunLog:
         self._failures: dict[Alike, FailureGroup] = {}
         self._recoveries: dict[Alike, FailureGroup] = {}
         self._succeeded: dict[Key, float] = {}
-        """When keys last succeeded. Beyond `KEPT` keys, those that came first go."""
+        """When keys last succeeded; the older half is in `_succeeded_before`, and is dropped as a whole."""
+        self._succeeded_before: dict[Key, float] = {}
 
     def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> LastFailure:
         """Log a failed run; returns what the log keeps of it."""
@@ -210,7 +211,8 @@ class RunLog:
         text = described(error)
         alike = (type(error).__name__, error.code if isinstance(error, ApiError) else 0)
         attempts = before.attempts + 1 if before is not None else 1
-        succeeded = self._succeeded.pop(run.key, None) if before is None else before.succeeded
+        earlier = self._succeeded_before.pop(run.key, None)
+        succeeded = self._succeeded.pop(run.key, earlier) if before is None else before.succeeded
         since = before.since if before is not None else now
         failure = LastFailure(text, alike, attempts, since, ctx.reconcile_id, succeeded)
         if ctx.stop.is_set():
@@ -229,9 +231,8 @@ class RunLog:
             if isinstance(failure, LastFailure):
                 self._recovered(failure, ctx, now)
             self._succeeded[run.key] = now
-            if len(self._succeeded) > KEPT:
-                for key in list(self._succeeded)[:KEPT // 4]:
-                    self._succeeded.pop(key, None)
+            if len(self._succeeded) >= KEPT // 2:
+                self._succeeded_before, self._succeeded = self._succeeded, {}
         if self._enabled_for(logging.DEBUG):
             self._say(logging.DEBUG, ctx, "%s: ran %s (%s): %s", said(ctx.ref), readable(now - run.started),
                       ctx.reason or "no reason given", _result(outcome))

@@ -9,6 +9,7 @@ import pytest
 from kubectl_runtime.core.base.errors import TransportError
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.queue.runs import KeyBackoff
+from kubectl_runtime.runtime.reconcile import invoker
 from kubectl_runtime.runtime.reconcile.invoker import SINGLY, WITHIN, FailureGroup, readable
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.testing.simulation import Simulation
@@ -106,3 +107,30 @@ def test_a_key_that_is_deleted_while_it_fails_leaves_nothing_to_be_told_of_its_s
     cluster.put(Parent, "a")
     simulation.settle(1)
     assert "works again" not in caplog.text
+
+
+@pytest.mark.parametrize(("others", "known"), [(0, True), (4, True), (8, False)])
+def test_the_last_success_is_remembered_for_a_limited_number_of_keys(
+        others: int, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invoker, "KEPT", 8)
+    simulation = Simulation(1)
+    cluster = Cluster(simulation.clock)
+    cluster.put(Parent, "a")
+    fails = False
+
+    def reconcile(obj: Parent, ctx: Context[Any]) -> Action:
+        if fails:
+            raise TransportError("the server is away")
+        return Action.await_change()
+
+    simulated = simulation.start(Controller(cluster.api(Parent)), reconcile)
+    simulation.settle()
+    for number in range(others):
+        cluster.put(Parent, f"b-{number}")
+    simulation.settle()
+    fails = True
+    cluster.put(Parent, "a")
+    simulation.settle()
+    row, = simulated.assembly.runner.look(5).failing
+    assert isinstance(row.last_failure, invoker.LastFailure)
+    assert (row.last_failure.succeeded is not None) is known

@@ -469,7 +469,7 @@ def test_a_worker_that_a_defect_of_the_queue_ends_is_counted_out_once(
 
 def test_the_dispatcher_is_woken_for_a_key_that_is_due_before_what_it_waits_for(hammer: list[BaseException]) -> None:
     """With real threads: a worker asks for a run in 20 ms, while the dispatcher waits for the timer of another key.
-    A second worker is busy, since a last one that goes home wakes everything."""
+    A second worker is busy all the while."""
     ran: list[str] = []
     done = threading.Event()
 
@@ -498,6 +498,39 @@ def test_the_dispatcher_is_woken_for_a_key_that_is_due_before_what_it_waits_for(
     for thread in [dispatcher, *executor.threads]:
         thread.join(10)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("keys", [1, 3, 20])
+def test_the_dispatcher_sleeps_while_workers_find_the_queue_empty_again_and_again(
+        keys: int, hammer: list[BaseException]) -> None:
+    turns, ran = 0, threading.Semaphore(0)
+
+    def housekeeping() -> None:
+        nonlocal turns
+        turns += 1
+
+    def execute(run: Run) -> Outcome:
+        ran.release()
+        return SUCCEEDED
+
+    executor = ThreadExecutor(2, "worker", hammer.append)
+    runner = Runner(WorkQueue(Scheduler()), execute, executor, concurrency=2, clock=SYSTEM_CLOCK)
+    dispatcher = threading.Thread(target=runner.dispatch, args=(housekeeping,), daemon=True)
+    for thread in [dispatcher, *executor.threads]:
+        thread.start()
+    runner.open()
+    for _ in range(30):
+        runner.trigger_all([request(str(number)) for number in range(keys)])
+        for _ in range(keys):
+            assert ran.acquire(timeout=10)
+        eventually(lambda: runner._workers, {}.__eq__, every=0.001)
+    runner.drain()
+    assert runner.wait_idle(lambda: SYSTEM_CLOCK.monotonic() + 10)
+    executor.close()
+    for thread in [dispatcher, *executor.threads]:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert turns < 10  # its beginning, `open`, `drain`, and triggers that overlap with these
 
 
 def test_runs_that_take_long_are_given_to_all_workers_at_once() -> None:
