@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,9 @@ from tests.tools.recorder.files import RecordingFile
 
 NOT_YET: dict[str, str] = {}  # topic/name of a vector -> why it does not pass
 LONG = {"sets/cron-job"}  # waits for a minute to begin; its short form is in tests/apiserver/controllers
+
+WITHOUT_CEL = importlib.util.find_spec("cel_expr_python") is None
+RULES = re.compile("x-kubernetes-validations|matchConditions|admissionpolic(y|ies)", re.IGNORECASE)
 
 
 def recorded():
@@ -29,7 +35,11 @@ def _vectors():
 
 @pytest.mark.parametrize(("label", "vector"), list(_vectors()))
 def test_the_answers_are_those_of_a_real_server(golden, label, vector):
-    assert not golden.differences(label), vector["shows"]
+    differences = golden.differences(label)
+    # conftest.py cannot see this: the servers need the engine in the background, during any test
+    if differences and WITHOUT_CEL and RULES.search(json.dumps(vector)):
+        pytest.skip("it evaluates rules in CEL, and cel-expr-python is not installed")
+    assert not differences, vector["shows"]
 
 
 def test_what_does_not_pass_yet_is_recorded():
