@@ -68,6 +68,23 @@ def kubeconfig(source: Path) -> Path:
     return source.parent / ".kubectl-runtime" / "kubeconfig"
 
 
+def test_the_operator_restarts_when_its_source_changes(source: Path) -> None:
+    with dev(source) as program:
+        program.until("serves http://")
+        with Client(Config.from_kubeconfig(kubeconfig(source))) as client:
+            greetings = Api.default_namespaced(client, GREETINGS)
+            uid = greetings.create(ADA).uid
+            program.until("said Hello Ada!")
+            source.write_text(OPERATOR.replace("Hello", "Good day"))
+            program.until("--- greeting_operator.py changed: restarting ---")
+            program.until("said Good day Ada!")
+            assert greetings.get("ada").uid == uid
+        program.send(signal.SIGINT)
+        assert program.end() == 0, program.text
+    assert not kubeconfig(source).exists()
+
+
+@pytest.mark.long
 def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source: Path) -> None:
     with dev(source) as program:
         program.until("export KUBECONFIG=")

@@ -186,9 +186,10 @@ def come_and_go(one: Cluster, moves: int, seed: int) -> None:
     one.check()
 
 
-def test_of_real_processes_one_is_killed_another_leaves_and_none_is_lost(cluster: Any) -> None:
+@pytest.mark.parametrize("replicas", [2, pytest.param(3, marks=pytest.mark.long)])
+def test_of_real_processes_one_is_killed_another_leaves_and_none_is_lost(cluster: Any, replicas: int) -> None:
     one = cluster("uid", 200, lease=6, run=0.01)
-    one.join(3)
+    one.join(replicas)
     kill_one(one, one.replicas[1])
     one.join()
     one.leave(one.replicas[0])
