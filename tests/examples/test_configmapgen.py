@@ -59,9 +59,10 @@ def client(server: ApiServer) -> Iterator[Client]:
         yield client
 
 
-def test_the_demo_tells_that_everything_happened() -> None:
-    with Program("-W", "error::ResourceWarning", CONTROLLER, "--demo") as demo:
+def test_without_a_cluster_it_says_so_and_plays_the_demo_which_tells_that_everything_happened() -> None:
+    with Program("-W", "error::ResourceWarning", CONTROLLER) as demo:
         assert demo.end() == 0, demo.text
+    assert demo.lines[0].startswith("no cluster is configured. Tried $KUBECONFIG")
     assert demo.lines[-1] == "Everything happened as it should."
     assert demo.text.count("✓") == 12
     assert "12 things verified" in demo.lines[-2]
@@ -78,15 +79,10 @@ def test_the_demo_tells_errors_on_purpose_from_others() -> None:
     assert (reconciler.errors, reconciler.others) == (1, 2)
 
 
-def test_without_a_cluster_it_says_so_and_plays_the_demo() -> None:
-    with Program(CONTROLLER) as demo:
-        assert demo.end() == 0, demo.text
-    assert demo.lines[0].startswith("no cluster is configured. Tried $KUBECONFIG")
-    assert demo.lines[-1] == "Everything happened as it should."
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("when", ["An embedded API server", "A hundred guests arrive"])
+@pytest.mark.parametrize(("when", "number"), [
+    ("An embedded API server", signal.SIGTERM), ("A hundred guests arrive", signal.SIGINT),
+    pytest.param("An embedded API server", signal.SIGINT, marks=pytest.mark.long),
+    pytest.param("A hundred guests arrive", signal.SIGTERM, marks=pytest.mark.long)])
 def test_a_signal_in_the_middle_is_told_and_is_no_failure(when: str, number: signal.Signals) -> None:
     with Program("-W", "error::ResourceWarning", CONTROLLER, "--demo") as demo:
         demo.until(when)
