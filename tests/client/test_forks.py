@@ -69,31 +69,32 @@ def trickle(peer: Peer) -> None:
             time.sleep(0.02)
 
 
-@pytest.mark.parametrize("held", [
-    "client._carriers.closing._condition", "client._carriers._change", "client._writes._lock", "client.discovery._lock",
-    "client._carriers.current().calls._resize"])
-def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_child(held: str) -> None:
+def test_a_lock_that_another_thread_held_at_the_fork_holds_up_no_call_of_the_child() -> None:
     with WireServer(GOOD) as server:
-        python(f"""
-            holds, done = threading.Event(), threading.Event()
+        python("""
+            for lock in (client._carriers.closing._condition, client._carriers._change, client._writes._lock,
+                         client.discovery._lock, client._carriers.current().calls._resize):
+                holds, done = threading.Event(), threading.Event()
 
-            def hold():
-                with {held}:
-                    holds.set()
-                    done.wait()
+                def hold():
+                    with lock:
+                        holds.set()
+                        done.wait()
 
-            threading.Thread(target=hold, daemon=True).start()
-            holds.wait()
+                holder = threading.Thread(target=hold, daemon=True)
+                holder.start()
+                holds.wait()
 
-            def child():
-                assert api.get("a").name == "a"
-                client.grow(99)
-                client.on_write(print)()
-                client.close()
+                def child():
+                    assert api.get("a").name == "a", lock
+                    client.grow(99)
+                    client.on_write(print)()
+                    client.close()
 
-            forked(child)
-            done.set()
-            assert api.get("a").name == "a"
+                forked(child)
+                done.set()
+                holder.join()
+                assert api.get("a").name == "a", lock
         """, server.url)
 
 
