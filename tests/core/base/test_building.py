@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import threading
@@ -97,10 +98,13 @@ def test_threads_that_need_the_codecs_of_a_kind_at_once_build_each_only_once(
 LOOKS_AT_TYPES = ("convert", "decode", "Decoder")
 KNOWN = {"int", "str", "bool", "float", "bytes", "datetime", "dict", "list", "tuple", "Any", "msgspec", "Raw"}
 """Types that msgspec knows without looking at them."""
+NAMES_MSGSPEC = re.compile(rf"from\s+msgspec|msgspec[\w\s.]*\.\s*({'|'.join(LOOKS_AT_TYPES)})\b")
 
 
 def round_the_lock(source: str) -> Iterator[str]:
     """Where msgspec is made to look at a class without the lock of `building`."""
+    if not NAMES_MSGSPEC.search(source):
+        return  # parsing every module takes seconds
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "msgspec":
             yield from (f"{node.lineno}: {name.name} imported" for name in node.names
