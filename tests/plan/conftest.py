@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_runtime import Api, Client, apply_crd
+from kubectl_runtime.plan import Snapshot
 from kubectl_runtime.testing import ApiServer, Simulation
 from tests.plan import sites
 
@@ -42,3 +43,12 @@ def world() -> Any:
     made = sites_world()
     yield made
     made.sim.close()
+
+
+@pytest.fixture(scope="package")
+def running() -> Snapshot:
+    """Of that cluster, as the running version reads it. A plan leaves it as it is."""
+    made = sites_world()
+    found = Snapshot.read(made.client, sites.RUNNING.build)
+    made.sim.close()
+    return found

@@ -193,16 +193,13 @@ BENDS = [sidecar, more_defaults, others_fields, other_status, no_managers, on_ot
 
 @pytest.mark.parametrize("bend", BENDS, ids=["sidecar", "more-defaults", "others-fields", "status", "no-managers",
                                              "other-nodes", "generation"])
-def test_what_clusters_do_to_objects_is_no_change(bend: Bend) -> None:
-    world = sites_world()
-    found = Snapshot.read(world.client, sites.RUNNING.build)
-    objects = json.loads(json.dumps(found.objects))
+def test_what_clusters_do_to_objects_is_no_change(running: Snapshot, bend: Bend) -> None:
+    objects = json.loads(json.dumps(running.objects))
     for obj in objects:
         if obj["kind"] != "CustomResourceDefinition":
             bend(obj)
-    planned = plan(sites.RUNNING.build, replace(found, objects=tuple(objects)))
+    planned = plan(sites.RUNNING.build, replace(running, objects=tuple(objects)))
     assert planned.empty, str(planned)
-    world.sim.close()
 
 
 def test_other_hashes_in_names_and_replicas_of_an_autoscaler_are_no_change() -> None:

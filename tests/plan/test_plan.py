@@ -337,35 +337,33 @@ def test_fields_of_other_managers_are_said() -> None:
     world.sim.close()
 
 
-def test_manifests_that_come_with_it_are_applied_first(world: World) -> None:
+def test_manifests_that_come_with_it_are_applied_first(running: Snapshot) -> None:
     more = sites.Site(name="c", namespace="default", spec=sites.Spec())
-    snapshot = Snapshot.read(world.client, sites.RUNNING.build)
-    found = plan(sites.RUNNING.build, snapshot, change=[more])
+    found = plan(sites.RUNNING.build, running, change=[more])
     assert (str(found.created[0]), found.created[0].by) == ("create Site default/c", "change")
     assert len(found.created) == 5
-    refused = plan(sites.RUNNING.build, snapshot, change=[{**more.to_dict(), "apiVersion": "plan.example.com/v1",
+    refused = plan(sites.RUNNING.build, running, change=[{**more.to_dict(), "apiVersion": "plan.example.com/v1",
                                                           "kind": "Site", "spec": {"replicas": "many"}}])
     assert "is refused" in refused.failed[0].reason
     crd = sites.NarrowSite.crd()
-    assert "takes away" in str(plan(sites.RUNNING.build, snapshot, change=[crd]).definitions)
+    assert "takes away" in str(plan(sites.RUNNING.build, running, change=[crd]).definitions)
 
 
-def test_a_stored_version_that_goes_is_the_first_line(world: World) -> None:
+def test_a_stored_version_that_goes_is_the_first_line(running: Snapshot) -> None:
     crd = sites.NewSite.crd()  # v2 alone, while objects are stored as v1
-    found = plan(sites.RUNNING.build, Snapshot.read(world.client, sites.RUNNING.build), change=[crd])
+    found = plan(sites.RUNNING.build, running, change=[crd])
     first = str(found).splitlines()[:3]
     assert first[0] == "definitions:"
     assert any("stored version" in line or "objects are stored in it" in line for line in first)
     assert any("is refused" in str(problem) for problem in found.definitions)
 
 
-def test_it_is_the_same_each_time_and_leaves_its_snapshot_alone(world: World) -> None:
-    snapshot = Snapshot.read(world.client, sites.RUNNING.build)
-    before = json.dumps(snapshot.objects)
-    one, other = (plan(sites.VERSIONS["template"].build, snapshot, seed=seed) for seed in (1, 2))
+def test_it_is_the_same_each_time_and_leaves_its_snapshot_alone(running: Snapshot) -> None:
+    before = json.dumps(running.objects)
+    one, other = (plan(sites.VERSIONS["template"].build, running, seed=seed) for seed in (1, 2))
     assert {str(change) for change in one.changes} == {str(change) for change in other.changes}
-    assert str(one) == str(plan(sites.VERSIONS["template"].build, snapshot, seed=1))
-    assert json.dumps(snapshot.objects) == before
+    assert str(one) == str(plan(sites.VERSIONS["template"].build, running, seed=1))
+    assert json.dumps(running.objects) == before
 
 
 def test_what_build_must_return(world: World) -> None:

@@ -125,18 +125,24 @@ def rights(*resources: str) -> list[dict[str, Any]]:
              "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "planner"}]}]
 
 
-@pytest.mark.parametrize("allowed", [("sites", "configmaps", "services", "deployments", "namespaces"),
-                                     ("sites", "customresourcedefinitions"), ("sites",)])
-def test_a_missing_right_is_named_and_what_follows_is_unknown(allowed: tuple[str, ...]) -> None:
+@pytest.fixture(scope="module")
+def objects_of_sites() -> list[dict[str, Any]]:
     made = sites_world()
     objects = [{"apiVersion": kind.resource.api_version, "kind": kind.kind, **obj.to_dict()}
                for kind in Snapshot.read(made.client, sites.RUNNING.build).kinds
                for obj in Api.all(made.client, kind.resource).list()]
     made.sim.close()
+    return objects
+
+
+@pytest.mark.parametrize("allowed", [("sites", "configmaps", "services", "deployments", "namespaces"),
+                                     ("sites", "customresourcedefinitions"), ("sites",)])
+def test_a_missing_right_is_named_and_what_follows_is_unknown(
+        objects_of_sites: list[dict[str, Any]], allowed: tuple[str, ...]) -> None:
     with ApiServer(authorization_mode="RBAC", tokens={"t": "planner"}, controllers=["*"]) as server:
         with server.client() as admin:
             apply_crd(admin, sites.Site)
-        server.implant([obj for obj in objects if obj["kind"] != "CustomResourceDefinition"])
+        server.implant([obj for obj in objects_of_sites if obj["kind"] != "CustomResourceDefinition"])
         server.load(rights(*allowed))
         with server.client("planner") as client:
             snapshot = Snapshot.read(client, sites.RUNNING.build)
@@ -317,8 +323,8 @@ def test_the_copy_that_kubectl_keeps_of_a_named_field_is_redacted_too(tmp_path: 
     world.sim.close()
 
 
-def test_a_saved_snapshot_is_the_same(world: World, tmp_path: Path) -> None:
-    found = Snapshot.read(world.client, sites.RUNNING.build)
+def test_a_saved_snapshot_is_the_same(running: Snapshot, tmp_path: Path) -> None:
+    found = running
     for name in ("a.json", "b.json.gz"):
         found.save(tmp_path / name)
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
@@ -327,10 +333,9 @@ def test_a_saved_snapshot_is_the_same(world: World, tmp_path: Path) -> None:
     assert "2026-01-01" in str(found)
 
 
-def test_the_fixture_reads_it(world: World, tmp_path: Path, kube_snapshot: Any) -> None:
-    found = Snapshot.read(world.client, sites.RUNNING.build)
-    found.save(tmp_path / "a.json.gz")
-    assert kube_snapshot(tmp_path / "a.json.gz") == found
+def test_the_fixture_reads_it(running: Snapshot, tmp_path: Path, kube_snapshot: Any) -> None:
+    running.save(tmp_path / "a.json.gz")
+    assert kube_snapshot(tmp_path / "a.json.gz") == running
     with pytest.raises(FileNotFoundError, match="tests/plan/no-such-file"):
         kube_snapshot("no-such-file")
 
@@ -362,8 +367,8 @@ DAMAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("damage", sorted(DAMAGES))
-def test_a_damaged_snapshot_is_refused_with_one_error(world: World, tmp_path: Path, damage: str) -> None:
-    Snapshot.read(world.client, sites.RUNNING.build).save(tmp_path / "s.json")
+def test_a_damaged_snapshot_is_refused_with_one_error(running: Snapshot, tmp_path: Path, damage: str) -> None:
+    running.save(tmp_path / "s.json")
     saved = json.loads((tmp_path / "s.json").read_text())
     DAMAGES[damage](saved)
     (tmp_path / "s.json").write_text(json.dumps(saved))
