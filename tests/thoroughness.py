@@ -6,7 +6,7 @@ import os
 THOROUGH = os.environ.get("THOROUGH") == "1"
 """Whether time does not matter."""
 
-SHARE = 5
+SHARE = 8
 """The fast suite tries one of so many."""
 
 
