@@ -22,8 +22,9 @@ def world() -> Iterator[Any]:
         one.close()
 
 
-@pytest.mark.parametrize("gate", [True, False])
-@pytest.mark.parametrize("by", ["uid", "namespace"])
+@pytest.mark.parametrize(("by", "gate"), [
+    ("uid", True), ("namespace", False), pytest.param("uid", False, marks=pytest.mark.long),
+    pytest.param("namespace", True, marks=pytest.mark.long)])
 def test_each_object_is_stored_and_reconciled_by_its_owner_whoever_comes_and_goes(world: Any, by: str,
                                                                                   gate: bool) -> None:
     one = world(1, by, gate=gate)

@@ -232,8 +232,10 @@ def test_when_the_leader_is_killed_the_other_takes_over_in_time_and_nothing_is_l
     assert two.strays("begin", "end", "attempt") == []
 
 
-@pytest.mark.parametrize("fault", [lambda rule: rule.status(500), lambda rule: rule.status(403),
-                                   lambda rule: rule.never_answer()], ids=["500", "403", "no answer"])
+@pytest.mark.parametrize("fault", [
+    pytest.param(lambda rule: rule.status(500), marks=pytest.mark.long, id="500"),
+    pytest.param(lambda rule: rule.status(403), marks=pytest.mark.long, id="403"),
+    pytest.param(lambda rule: rule.never_answer(), id="no answer")])
 def test_a_leader_that_is_to_end_gives_the_lease_back_before_its_events(
         pair: Callable[[int], Pair], record_property: Callable[[str, Any], None], fault: Callable[[Any], Any]) -> None:
     two = pair(3)

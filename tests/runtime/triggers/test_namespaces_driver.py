@@ -121,6 +121,7 @@ def chosen(how: str, client: Client, names: NamespaceSet) -> Any:
 
 RIGHTS = pytest.mark.parametrize("user", [None, "alice"], ids=["cluster", "each"])
 HOW = pytest.mark.parametrize("how", ["like", "labels", "set"])
+SEEDS = [0, 1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]
 
 
 @RIGHTS
@@ -300,7 +301,7 @@ def test_all_that_is_read_is_all_in_the_chosen_namespaces(how: str, user: str | 
 
 @RIGHTS
 @pytest.mark.parametrize("how", ["labels", "set"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_comes_goes_and_breaks_each_run_has_seen_the_last_state_of_what_it_reads(
         how: str, user: str | None, seed: int) -> None:
     rng, names = random.Random(seed), NamespaceSet()
@@ -498,7 +499,7 @@ def disturb(world: World, rng: random.Random) -> None:
 
 @RIGHTS
 @HOW
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_comes_goes_and_breaks_the_store_is_what_a_filter_would_be(
         how: str, user: str | None, seed: int) -> None:
     rng, names = random.Random(seed), NamespaceSet()

@@ -266,7 +266,7 @@ class Flood:
             watch._deliver(watch._reflector.commits([Apply(thing("a", 100 + self.brought))], ""))
 
 
-@pytest.mark.parametrize("stored", [0, 3, 600])
+@pytest.mark.parametrize("stored", [0, 3, 60, pytest.param(600, marks=pytest.mark.long)])
 def test_subscribing_comes_to_an_end_while_changes_come_faster_than_they_are_worked_through(stored: int) -> None:
     flood, heard = Flood(stored), []
 
