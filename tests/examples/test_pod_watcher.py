@@ -31,7 +31,7 @@ def test_it_prints_what_is_there_and_what_changes(tmp_path: Path) -> None:
             program.until(" - default/web")
             program.send(signal.SIGINT)
             assert program.end() == 0, program.text
-    assert program.lines[-1] == "stopped"
+    assert program.lines[-1] == "stopped", program.text
 
 
 def test_one_namespace_can_be_watched_alone(tmp_path: Path) -> None:
