@@ -469,13 +469,27 @@ def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [mapping(entry) for entry in value] if isinstance(value, list) else []
 
 
-class TellingStream(Generator[T]):
-    """A generator that also shows, to any thread, the failure that stops it from making progress."""
+class Trouble:
+    """The last failure of a stream, as text; empty while all is well. Written by the iterating thread."""
 
-    def __init__(self, stream: Generator[T]) -> None:
+    def __init__(self) -> None:
+        self.text = ""
+
+
+class TellingStream(Generator[T]):
+    """A generator that also shows, to any thread, the failure that stops it from making progress.
+
+    The stages inside write a `Trouble` and do not know this object: in a cycle, a stream that its loop has left would
+    keep its connection until the collector comes.
+    """
+
+    def __init__(self, stream: Generator[T], trouble: Trouble) -> None:
         self._stream = stream
-        self.trouble = ""
-        """The last failure, as text; empty while all is well. Written by the iterating thread."""
+        self._trouble = trouble
+
+    @property
+    def trouble(self) -> str:
+        return self._trouble.text
 
     def __next__(self) -> T:
         return next(self._stream)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, overload
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import RequestError
-from kubectl_runtime.core.base.guard import TellingStream, check_api, check_type, closing_source
+from kubectl_runtime.core.base.guard import TellingStream, Trouble, check_api, check_type, closing_source
 from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.selectors import fields
@@ -110,11 +110,10 @@ def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken
     of_form: Api[Any] = api if config.fields is None else api.with_fields(config.fields)
     stop = stop or StopToken(clock=clock)
     read = reader_of(of_form.kind)
-    target = WatchTarget.of(of_form, config)
+    target, shown = WatchTarget.of(of_form, config), Trouble()
 
     def tell(trouble: Exception | None) -> None:
-        if backoff is not None:
-            stream.trouble = "" if trouble is None else absent(target, trouble)
+        shown.text = "" if trouble is None else absent(target, trouble)
 
     steps = watch_steps(of_form, config, stop, clock=clock, rng=rng, on_absence=tell)
     if config.validate:
@@ -123,9 +122,8 @@ def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken
         return readers(_without_idle(steps, stop, clock), read)
     rule = config.failure_backoff if backoff is DEFAULT_BACKOFF else backoff
     waited = backoff_stage(steps, stop, target, rule, clock=clock, rng=rng,
-                           on_trouble=lambda text: setattr(stream, "trouble", text))
-    stream = TellingStream(readers(waited, read))
-    return stream
+                           on_trouble=lambda text: setattr(shown, "text", text))
+    return TellingStream(readers(waited, read), shown)
 
 
 @overload

@@ -1,6 +1,8 @@
 """Every stream is a generator that can be closed, as `contextlib.closing` does."""
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Generator
 from contextlib import closing
 from typing import Any
@@ -41,3 +43,18 @@ def test_a_stream_can_be_closed_before_and_after_its_first_item(number: int) -> 
             if pull:
                 next(stream)
         assert next(stream, None) is None
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_a_stream_that_its_loop_has_left_is_closed_at_once_and_not_by_a_later_collection(number: int) -> None:
+    cluster, stop = Cluster(), StopToken()
+    cluster.put(Parent, "a", owner="b")
+    stream = streams(cluster.api(Parent), stop)[number]
+    next(stream)
+    left = weakref.ref(stream)
+    gc.disable()
+    try:
+        del stream
+        assert left() is None
+    finally:
+        gc.enable()
