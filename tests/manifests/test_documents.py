@@ -120,7 +120,7 @@ print("all refused")
 """
 
 
-@pytest.mark.parametrize(("parser", "levels"), [  # the parser in Python is slow: its time is that of all levels up to 1,500
+@pytest.mark.parametrize(("parser", "levels"), [  # the parser in Python is slow, up to 1,500 levels the slower
     ("libyaml", 20_000), ("pure", 600), pytest.param("pure", 20_000, marks=pytest.mark.long)])
 def test_yaml_of_any_depth_is_refused_and_ends_no_process(parser, levels):
     done = subprocess.run([sys.executable, "-c", DEEP, parser, str(levels)], capture_output=True, text=True,
