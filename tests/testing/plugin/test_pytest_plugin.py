@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import subprocess
 import sys
 from pathlib import Path
@@ -251,7 +252,6 @@ def test_a_line_in_the_conftest_loads_it_and_rewrites_no_other_module(project, m
 
 def test_no_entry_point_makes_pytest_load_it() -> None:
     """A plugin of an entry point is loaded by each pytest of the environment, which rewrites the whole distribution."""
-    from setuptools.config.setupcfg import read_configuration
-
-    options = read_configuration(Path(__file__).parents[3] / "setup.cfg", ignore_option_errors=True)["options"]
-    assert set(options["entry_points"]) == {"console_scripts"}
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(Path(__file__).parents[3] / "setup.cfg", encoding="utf-8")
+    assert set(settings["options.entry_points"]) == {"console_scripts"}
