@@ -489,6 +489,7 @@ class TellingStream(Generator[T]):
 
     @property
     def trouble(self) -> str:
+        """The last failure, as text; empty while all is well."""
         return self._trouble.text
 
     def __next__(self) -> T:
