@@ -25,9 +25,11 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from kubectl_runtime.certificates.bundles import certificates_in, joined, merged
 from kubectl_runtime.client.api.api import Api
