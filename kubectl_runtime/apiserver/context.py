@@ -1,4 +1,4 @@
-"""`RequestContext`: one request to a resource as handlers and strategies see it, and the functions that answer it."""
+"""`RequestContext`: a resource request as handlers and strategies see it, and the functions that answer the request."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, Object, Re
 
 @dataclass(slots=True)
 class RequestContext:
-    """The request, what it is about, and what is collected for its answer. Implements `strategy.StrategyContext`."""
+    """A request, its target, and the options and warnings collected on the way. Implements `StrategyContext`."""
 
     cluster: Cluster
     access: Access
@@ -31,7 +31,7 @@ class RequestContext:
     options: WriteOptions | None = None
     warnings: list[str] = field(default_factory=list)
     asks: bool = False  # whether admission webhooks are configured; set at the start of each attempt to write
-    deadline: float | None = None  # monotonic seconds; set at the first wait for something outside the server
+    deadline: float | None = None  # monotonic seconds; set when the request first waits for something outside
 
     @property
     def user(self) -> str:
@@ -39,7 +39,7 @@ class RequestContext:
 
     @property
     def identity(self) -> Object:
-        """The user in the form that objects show; empty parts are left out."""
+        """The user as objects record it (username, uid, groups, extra), without empty parts."""
         user = self.user_info
         shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups),
                  "extra": {key: list(values) for key, values in user.extra}}
@@ -47,7 +47,7 @@ class RequestContext:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a write may call a webhook, and so may have to start again."""
+        """Whether a write may call a webhook. Such a write may have to start again."""
         return self.asks or self.type.strategy.asks_webhook
 
     @property
@@ -61,18 +61,20 @@ class RequestContext:
 
     @property
     def stored_bytes(self) -> bytes:
-        """The object that the path names as it is stored, as JSON; empty without one. The cluster's lock is held."""
+        """The stored JSON of the object that the path names, empty if it does not exist. Needs the cluster's lock."""
         version = stored(self)
         return b"" if version is None else b"{" + version.tail
 
     @property
     def namespace(self) -> str:
-        """The namespace of the object; "" for a cluster-scoped object (a Namespace's own name does not count)."""
+        """The object's namespace; "" for a cluster-scoped object, including a Namespace."""
         return self.info.namespace if self.type.namespaced else ""
 
     def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of a type in storage form, of a namespace or all, in order; the cluster's lock is held. The
-        caller must not change them."""
+        """The objects of a type in storage form, in order: of one namespace, or of all for "".
+
+        The caller must hold the cluster's lock and must not change the objects.
+        """
         bucket = self.cluster.storage.buckets.get(f"{group}/{plural}")
         if bucket is not None and bucket.objects:
             yield from [version.read() for version in bucket.scan(namespace)]
@@ -112,11 +114,11 @@ def page_not_found() -> HttpResponse:
 
 
 def answer_success(ctx: RequestContext, status: int = 201) -> HttpResponse:
-    """Answer with the Status of a subresource that has no object to show (binding, eviction)."""
+    """Answer with a success Status, for a subresource that returns no object (binding, eviction)."""
     return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                                "code": status}, status)
 
 
 def stored(ctx: RequestContext) -> Version | None:
-    """The object that the path names; the cluster's lock is held."""
+    """The object that the path names, None if it does not exist. Needs the cluster's lock."""
     return ctx.cluster.storage.get(ctx.type.storage, ctx.namespace, ctx.info.name)

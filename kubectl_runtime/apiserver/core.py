@@ -1,10 +1,11 @@
 """`ApiCore`: the API server without sockets and threads. `handle` answers a request; time is injected.
 
-The `Cluster` holds the server's state and the one lock over it. The core leads each request through access, the
-handlers and the form of the answer, and runs the controllers.
+The `Cluster` holds the server's state and the one lock that protects it. The core passes each request through access
+control, the handlers and output negotiation, and runs the controllers.
 
-`tick()` does the work that is due by the clock: compaction and the controllers' steps; `next_wakeup()` returns when
-work is due next. The core starts no thread: the server's housekeeping thread or a simulated transport calls both.
+`tick()` does the work that is due on the clock (compaction and the controllers' steps); `next_wakeup()` returns when
+work is due next. The core starts no thread: the server's housekeeping thread or a simulated transport calls both
+functions.
 """
 from __future__ import annotations
 
@@ -50,10 +51,11 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 class Starting:
-    """How a kube-apiserver answers for a while after its start; it is ready once `seconds` have passed on the clock.
+    """How a kube-apiserver answers while it starts. It is ready after `seconds` on the clock.
 
-    Health checks answer 500 with the failing check all the time. In the first half of the time every other request gets
-    a 503 with `Retry-After: 5`; in the second half only lists and watches get a 429 with `Retry-After: 1`.
+    Until then /healthz and /readyz answer 500 and name the failing check; /livez answers normally. In the first half of
+    the time every other request gets a 503 with `Retry-After: 5`. In the second half lists and watches get a 429 with
+    `Retry-After: 1`, and other requests are served.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -83,8 +85,8 @@ def _later(code: int, reason: str, message: str, seconds: int) -> errors.StatusE
 
 log = guarded_logger(__name__)
 
-FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller retries after a refusal by a webhook or a failure
-DEFAULT_COMPACTION = 300.0  # seconds, as kube-apiserver's --etcd-compaction-interval
+FIRST_RETRY, MAX_RETRY = 1.0, 60.0  # seconds until a controller retries after a failure or a webhook's refusal
+DEFAULT_COMPACTION = 300.0  # seconds; the default of kube-apiserver's --etcd-compaction-interval
 
 
 class ApiCore:
@@ -95,13 +97,12 @@ class ApiCore:
                  kubelet: Kubelet | None = None, webhooks: WebhookCaller | None = None,
                  seed: int | None = None, warn_unobeyed: bool = True, gates: frozenset[str] = frozenset(),
                  first_create_delay: float = 0.0) -> None:
-        """`compaction_interval` is in seconds; with 0 the history is kept from version 1. `access` None lets every
-        client do everything. `kubelet` answers for Pods; without it nothing does. `webhooks` calls webhooks; without it
-        every webhook call fails.
+        """`compaction_interval` is in seconds; 0 keeps the history from version 1. Without `access` every client may do
+        everything. `kubelet` answers for Pods. `webhooks` calls webhooks; without it every webhook call fails.
 
-        `seed` makes uids and generated names reproducible. With `warn_unobeyed` the creation of an object that the
-        server stores and does not act on gets a Warning. `gates` are the enabled feature gates. `first_create_delay` is
-        for how long, in seconds, a create waits whose definition was established less than that time ago.
+        `seed` makes uids and generated names reproducible. With `warn_unobeyed`, creating an object that the server
+        stores but does not act on returns a Warning. `gates` are the enabled feature gates. If a custom resource's CRD
+        was established less than `first_create_delay` seconds ago, the answer to a create is delayed by that time.
         """
         self.clock = clock
         # Identifies the cluster in every answer, as kube-apiserver's API Priority and Fairness does. It does not come
@@ -114,7 +115,7 @@ class ApiCore:
         self.access = access or Access()
         self._first_create_delay = first_create_delay
         self.starting: Starting | None = None
-        """How requests are answered before the server is ready; None once it is ready."""
+        """Answers requests while the server simulates its start; None for a server without this phase."""
         self.kubelet = kubelet or Kubelet(clock)
         self.kubelet.rules.on_change(self._wake_up)
         self._wake: Callable[[], None] | None = None
@@ -132,12 +133,12 @@ class ApiCore:
             create_defaults(self.cluster)
         self.access.attach(self.cluster)
         if compaction_interval:
-            self.compact()  # as on a server that has run for a while: no client can read its first versions
+            self.compact()  # as on a server that has run for a while, whose first versions no client can read
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def handle(self, request: HttpRequest, *, user: User | None = None) -> HttpResponse:
-        """Answer a request, as `user` without authentication and authorization if one is given.
+        """Answer a request. If `user` is given, authentication and authorization are skipped.
 
         Never raises: an unexpected error is logged and answered with a 500.
         """
@@ -148,7 +149,7 @@ class ApiCore:
         except errors.StatusError as error:
             response = refusal(request, error)
         except RecursionError:
-            # Go accepts 10,000 levels; Python's stack ends earlier. The answer is that of the real server's limit.
+            # Go accepts 10,000 levels; Python's stack ends earlier. The real server answers the same at its limit.
             response = refusal(request, errors.bad_request("exceeded max depth"))
         except Exception as error:  # no request may end the server
             log.exception("%s %s failed", request.method, request.path)
@@ -188,7 +189,7 @@ class ApiCore:
         return response
 
     def _is_new(self, resource_type: ServedResource) -> bool:
-        """Whether the definition of a custom resource was established a moment ago."""
+        """Whether the type is a custom resource whose CRD was established less than the create delay ago."""
         with self.cluster.locked():
             name = f"{resource_type.plural}.{resource_type.group}"
             stored = self.cluster.storage.get(DEFINITIONS, "", name) if resource_type.is_custom else None
@@ -196,7 +197,7 @@ class ApiCore:
         return since is not None and (self.clock.now() - parse_time(since)).total_seconds() < self._first_create_delay
 
     def _resource_type(self, info: RequestInfo) -> ServedResource | None:
-        """The type that a path names; None if the answer is the plain-text 404. Raises the 404 with a Status."""
+        """The type that a path names. Returns None for the plain-text 404 and raises the 404 with a Status."""
         if not info.is_resource:
             return None
         found = self.cluster.registry.get(info.group, info.version, info.resource)
@@ -214,7 +215,7 @@ class ApiCore:
         return None
 
     def _loopback(self, request: HttpRequest, component: str) -> HttpResponse:
-        """Answer a component of the cluster itself, which may do everything. Raises StatusError."""
+        """Answer a request of one of the cluster's own components, which may do everything. Raises StatusError."""
         info = parse(request)
         resource_type = self.cluster.registry.get(info.group, info.version, info.resource)
         if resource_type is None:
@@ -226,7 +227,7 @@ class ApiCore:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called, without the lock, when `tick` has work that no clock announces."""
+        """Call `wake`, without the lock, when `tick` has work earlier than `next_wakeup` returned."""
         self._wake = wake
 
     def _wake_up(self) -> None:
@@ -242,11 +243,11 @@ class ApiCore:
         return False
 
     def tick(self) -> bool:
-        """Do the work that is due now. Returns after a bounded piece of work; `next_wakeup` shows whether more is due.
+        """Do a bounded piece of the work that is due now; `next_wakeup` returns whether more is due.
 
-        Returns False if it did nothing because a tick is already running: in another thread, or in this thread, where a
-        webhook that the tick calls has called back into the server. Raises the errors of failed steps after the other
-        steps are done; a controller whose step failed looks at everything again, after a growing delay.
+        Returns False if it did nothing because a tick is already running, either in another thread or in this thread
+        (a webhook that the tick calls can call back into the server). The errors of failed steps are raised after all
+        other steps are done; a controller whose step failed examines all objects again after a growing delay.
         """
         if not self._ticking.acquire(blocking=False):
             return False
@@ -260,8 +261,8 @@ class ApiCore:
         now = self.clock.monotonic()
         with self.cluster.locked():
             if self._compaction_interval and now >= self._next_compaction:
-                # As the real server does it: compact up to the revision of the last compaction, so that history reaches
-                # back between one and two intervals.
+                # Like the real server, compact up to the revision that was current one interval ago, so that history
+                # reaches back between one and two intervals.
                 self.cluster.storage.compact(self._compact_to)
                 self._compact_to = self.cluster.storage.rv
                 self._next_compaction = now + self._compaction_interval
@@ -276,14 +277,14 @@ class ApiCore:
             before, failed = self.cluster.turned_away, len(failures)
             try:
                 controller.step(self.cluster)
-            except Exception as error:  # noqa: BLE001 - a defect of one controller must not keep the others
+            except Exception as error:  # noqa: BLE001 - a defect in one controller must not stop the others
                 failures.append(error)
             self._note_refusals(controller, self.cluster.turned_away - before + len(failures) - failed)
         if failures:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("steps of controllers failed", failures)
 
     def _note_refusals(self, controller: ControlLoop, count: int) -> None:
-        """Let a controller that failed, or that webhooks refused, look at everything again after a growing delay."""
+        """Have a controller examine all objects again after a growing delay if it failed or webhooks refused it."""
         known = self._again.get(controller)
         now = self.clock.monotonic()
         if count:
@@ -298,7 +299,7 @@ class ApiCore:
             self.cluster.storage.compact(self.cluster.storage.rv)
 
     def next_wakeup(self) -> float | None:
-        """When `tick` next has work, in monotonic seconds; None if there is none until the next write."""
+        """When `tick` next has work, in monotonic seconds; None if only a write can cause work."""
         times = [due for controller in self._controllers if (due := controller.due()) is not None]
         times += [when for when, _ in self._again.values()]
         if self._compaction_interval:
@@ -308,15 +309,16 @@ class ApiCore:
     # --- state --------------------------------------------------------------------------------------------------------
 
     def dump(self) -> Any:
-        """The stored objects, for `restore`; opaque."""
+        """The stored objects as an opaque value for `restore`."""
         with self.cluster.locked():
             return self.cluster.storage.dump()
 
     def restore(self, state: Any, *, rewind: bool = False) -> None:
-        """Put a dumped state in place: watches end and older resourceVersions expire.
+        """Replace the state with a dumped one. Watches end and older resourceVersions expire.
 
-        The resourceVersion goes on from the present one, so that clients notice the restore. With `rewind` it goes back
-        too: a watch from a version that then lies in the future stays silent until the server reaches that version.
+        The resourceVersion continues from the current one, so that clients notice the restore. With `rewind` the
+        resourceVersion goes back too. A watch from a version that now lies in the future then stays silent until the
+        server reaches that version.
         """
         with self.cluster.locked():
             self.cluster.storage.load(state, rv=None if rewind else self.cluster.storage.rv + 1)
@@ -324,8 +326,10 @@ class ApiCore:
                 controller.start(self.cluster)
 
     def implant(self, versions: Iterable[tuple[str, Version]]) -> None:
-        """Store versions unchanged, each under the storage key of its type, beside the stored objects. Watches end, and
-        resourceVersions up to the highest of them expire."""
+        """Add versions unchanged to the stored objects; each comes with the storage key of its type.
+
+        Watches end, and resourceVersions up to the highest stored one expire.
+        """
         with self.cluster.locked():
             rv, buckets = self.cluster.storage.dump()
             for key, version in versions:

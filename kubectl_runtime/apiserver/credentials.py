@@ -1,7 +1,7 @@
 """The credentials of an embedded server's clients, and the TLS side of its listener.
 
-The kubeconfig is written as JSON, which is also YAML. The listener requests a client certificate without requiring it.
-A certificate from another authority fails the handshake; the real server would answer 401.
+The kubeconfig is written as JSON, which is valid YAML. The listener requests a client certificate but does not require
+one. A certificate from another authority fails the handshake; the real server would answer 401.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from kubectl_runtime.certificates.bundles import server_context, write_private
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How a client verifies the server (`ca` is PEM) and authenticates; all empty without TLS and users."""
+    """How a client verifies the server (`ca` is PEM) and authenticates. All empty if the server has no TLS and no
+    users."""
 
     ca: bytes = b""
     token: str = field(default="", repr=False)
@@ -39,8 +40,10 @@ class Issuer:
         self._own_token = ""
 
     def credentials(self, user: str | User | None, *, certificate: bool) -> Credentials:
-        """The credentials of a user or an administrator; an administrator's token never changes. See
-        `ApiServer.credentials`, also for the errors."""
+        """The credentials of a user, or of an administrator for None. The administrator's token never changes.
+
+        See `ApiServer.credentials`, also for the errors.
+        """
         ca = self._tls.authority.pem if self._tls else b""
         if certificate or (user is not None and self._tls and not self._access.knows_tokens):
             if self._tls is None:
@@ -55,7 +58,7 @@ class Issuer:
 
 
 def kubeconfig(url: str, credentials: Credentials, *, name: str = "embedded") -> str:
-    """The text of a kubeconfig with one cluster, user and context. Everything is embedded; it refers to no file."""
+    """The text of a kubeconfig with one cluster, user and context. It embeds everything and refers to no file."""
     cluster: dict[str, Any] = {"server": url}
     if credentials.ca:
         cluster["certificate-authority-data"] = _base64(credentials.ca)
@@ -82,16 +85,16 @@ def _base64(data: bytes) -> str:
 
 HANDSHAKE_TIMEOUT = 10.0  # seconds
 _HANDSHAKE = 0x16  # the first byte that a TLS client sends
-# as Go's server words it
+# the text of Go's HTTP server
 _PLAIN_HTTP = b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 
 class ServerTls:
-    """The TLS side of a listener: `accept` makes the handshake, `subject` returns the client certificate's subject."""
+    """The TLS side of a listener: `accept` does the handshake, `subject` returns the client certificate's subject."""
 
     def __init__(self, authority: Authority | None = None, *, hosts: Iterable[str] = HOSTS,
                  certificate: Certificate | None = None) -> None:
-        """Serve with `certificate`, or with one from `authority` (None creates an authority) for `hosts`.
+        """Serve with `certificate`, or with one that `authority` issues for `hosts`; None creates an authority.
 
         Raises `MissingExtra`.
         """
@@ -107,7 +110,7 @@ class ServerTls:
         del self.server_names[:-1000]
 
     def accept(self, connection: socket.socket) -> ssl.SSLSocket:
-        """Make the handshake. Blocks for at most `HANDSHAKE_TIMEOUT`; raises OSError if it fails."""
+        """Do the handshake. Blocks for at most `HANDSHAKE_TIMEOUT`; raises OSError if the handshake fails."""
         connection.settimeout(HANDSHAKE_TIMEOUT)
         first = connection.recv(1, socket.MSG_PEEK)
         if first and first[0] != _HANDSHAKE:
@@ -129,7 +132,8 @@ class ServerTls:
 
 
 def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
-    """The TLS side of a server: the given `ServerTls`, one with the given or a new authority, or None."""
+    """The `ServerTls` for the argument `tls`: itself, one with the given authority, one with a new authority, or None.
+    """
     if isinstance(tls, ServerTls) or tls is False:
         return tls or None
     hosts = HOSTS if host in (*HOSTS, "0.0.0.0", "::") else (*HOSTS, host)

@@ -1,11 +1,11 @@
-"""Discovery: what the server serves, as a document for each group and version and as the aggregated document.
+"""Discovery: the served API, as one document for each group and version and as the aggregated document.
 
 `respond(registry, request)` answers ``/``, ``/api``, ``/apis`` and the paths below them, ``/version`` and the health
-paths; it returns None for any other path. Surprising details: an unknown group is a plain-text 404, an unknown version
-of a built-in group a 404 with a Status; the list of core/v1 has no apiVersion; custom resources order verbs
-differently.
+paths. It returns None for any other path. Surprising details: an unknown group gets a plain-text 404, an unknown
+version of a built-in group gets a 404 with a Status; the APIResourceList of core/v1 has no apiVersion; custom resources
+list their verbs in another order.
 
-``/healthz``, ``/livez`` and ``/readyz`` have the real server's checks; all pass once the server is ready.
+``/healthz``, ``/livez`` and ``/readyz`` list the real server's checks; all pass once the server is ready.
 """
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CHECKS = {"healthz": _ALIVE, "livez": _ALIVE,
 
 
 def health(request: HttpRequest, parts: list[str]) -> HttpResponse | None:
-    """The answer for a health path; None for a check that does not exist."""
+    """The answer to a request for a health path; None for a check that does not exist."""
     name, check = parts[0], "/".join(parts[1:])
     if request.path.endswith("/"):
         return None
@@ -60,7 +60,7 @@ def health(request: HttpRequest, parts: list[str]) -> HttpResponse | None:
 
 
 def unready(name: str) -> HttpResponse:
-    """The answer for the health path `name` of a server that is not ready yet."""
+    """The answer to the health path `name` while the server is not ready."""
     lines = [f"[-]{one} failed: reason withheld" if one == _READ_LAST else f"[+]{one} ok" for one in CHECKS[name]]
     return _text("\n".join([*lines, f"{name} check failed", ""]), 500)
 
@@ -83,11 +83,11 @@ _BUILD_LABELS = (("git_version", "gitVersion"), ("major", "major"), ("minor", "m
 _AGGREGATED = ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList")
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 
-_HIDDEN_AT_END = ("patch", "create", "update")  # of a type whose definition is being deleted
+_HIDDEN_AT_END = ("patch", "create", "update")  # verbs that discovery hides while the type's CRD is being deleted
 
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
-    """The answer to a discovery request, or None. Raises the 404 with a Status and the 406."""
+    """The answer to a discovery request, None for other requests. Raises the 404 with a Status and the 406."""
     path = request.path[1:].removesuffix("/")
     parts = path.split("/") if path else []
     if not parts:
@@ -115,8 +115,10 @@ def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
 
 
 def _check_routed(request: HttpRequest, media_types: Sequence[str] = MEDIA_TYPES) -> None:
-    """Check a request for a document that lies behind a router: only GET is allowed, not even HEAD, and the router
-    reads Accept in its own way. Other documents answer every method."""
+    """Check a request for a document that the real server serves through its router.
+
+    The router allows only GET, not even HEAD, and reads Accept in its own way. Other documents answer every method.
+    """
     if request.method != "GET":
         raise errors.method_not_allowed()
     if header := request.header("accept"):
@@ -128,7 +130,7 @@ def _is_custom(registry: Registry, parts: list[str]) -> bool:
 
 
 def _metrics() -> bytes:
-    """The one metric that is accurate here: the served resources."""
+    """The only metric of this server: kubernetes_build_info."""
     labels = ",".join(f'{name}="{VERSION[key]}"' for name, key in _BUILD_LABELS)
     return ("# HELP kubernetes_build_info Major, minor and git version of the API that is served.\n"
             f"# TYPE kubernetes_build_info gauge\nkubernetes_build_info{{{labels}}} 1\n").encode()
@@ -170,7 +172,7 @@ def _top(registry: Registry, request: HttpRequest, *, core: bool) -> HttpRespons
 
 
 def _wants_aggregated(request: HttpRequest) -> str:
-    """The media type of aggregated discovery, if the Accept header names it anywhere."""
+    """The media type of aggregated discovery if the Accept header contains it, else ""."""
     for clause in clauses(request.header("accept")):
         for media_type in (JSON, YAML):
             if clause.takes(media_type) and tuple(map(clause.params.get, ("g", "v", "as"))) == _AGGREGATED:
@@ -179,13 +181,13 @@ def _wants_aggregated(request: HttpRequest) -> str:
 
 
 def _json(request: HttpRequest, document: Object) -> HttpResponse:
-    """A document that exists only in JSON, whatever the client accepts."""
+    """Answer with a document in JSON, whatever the client accepts."""
     return HttpResponse(200, [("Content-Type", JSON)],
                         render(encode(document), Media(pretty=negotiation.is_pretty(request))))
 
 
 def _document(request: HttpRequest, document: Object) -> HttpResponse:
-    """A plain document in JSON or YAML; protobuf is not supported."""
+    """Answer with a plain document in JSON or YAML; protobuf is not supported."""
     media = _plain_media(request)
     return HttpResponse(200, [("Content-Type", media.content_type)], render(encode(document), media))
 
@@ -195,12 +197,12 @@ def _plain_media(request: HttpRequest) -> Media:
         return negotiated(request, transforms=False)
     except errors.StatusError:
         if negotiation.wants_protobuf_only(request):
-            return Media()  # JSON, which clients that prefer protobuf also read
+            return Media()  # JSON; clients that prefer protobuf can read it too
         raise
 
 
 def cached(request: HttpRequest, body: bytes, media_type: str, *extra: tuple[str, str]) -> HttpResponse:
-    """An answer with an ETag; 304 without a body if the client has it already."""
+    """An answer with an ETag; a 304 without a body if the client already has that version."""
     etag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
     headers = [("Content-Type", media_type), ("ETag", etag), ("Vary", "Accept"), *extra]
     if request.header("if-none-match") == etag:
@@ -209,7 +211,7 @@ def cached(request: HttpRequest, body: bytes, media_type: str, *extra: tuple[str
 
 
 def _groups(registry: Registry) -> list[str]:
-    """The groups besides the core group: built-in groups first, then those of CRDs by name."""
+    """The groups other than the core group: built-in groups first, then the groups of CRDs by name."""
     names = [group for group in registry.groups() if group]
     custom = {group for group in names if all(found.is_custom for version in registry.versions(group)
                                               for found in registry.of(group, version))}
@@ -280,7 +282,7 @@ def _aggregated(found: ServedResource) -> Object:
 
 
 def _kind(found: ServedResource, group: str, version: str, kind: str) -> Object:
-    """The kind of an answer. Built-in types leave the path's group and version out; CRDs fill them in."""
+    """The responseKind of a resource. For built-in types, group and version are left out if they are the path's."""
     if found.is_custom and not group:
         group, version = found.group, found.version
     return {"group": group, "version": version, "kind": kind}

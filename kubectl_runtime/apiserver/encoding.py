@@ -1,12 +1,12 @@
-"""Request bodies and their encodings: media types, JSON, YAML, repeated keys, the kind; compression of answers.
+"""Decodes request bodies (media types, JSON, YAML, repeated keys, the kind) and compresses answers.
 
-Repeated and unknown fields become texts for warnings and refusals (``fieldValidation`` Warn and Strict). Their order
-follows the real server's decoder: it reads the JSON of a built-in kind once, so both sorts appear in the order of the
-text; for a custom resource the repeated fields come first. YAML becomes JSON with sorted keys, and so does the result
-of a patch. All repeated keys of a YAML text share one refusal text.
+Repeated and unknown fields become texts for warnings and refusals (``fieldValidation`` Warn and Strict). The texts have
+the order of the real server's decoder. That decoder reads the JSON of a built-in kind once, so repeated and unknown
+fields appear in body order; for a custom resource the repeated fields come first. YAML and the result of a patch are
+converted to JSON with sorted keys first. All repeated keys of a YAML body share one refusal text.
 
-msgspec decodes valid bodies. For an invalid body a scanner finds the message of the real server's decoder; it has an
-explicit stack, so that a deeply nested body gets an answer and not a recursion error.
+msgspec decodes valid bodies. For an invalid body a scanner finds the message of the real server's decoder. The scanner
+has an explicit stack, so that a deeply nested body gets an answer instead of a recursion error.
 
 Answers are compressed as in kube-apiserver (`responsewriters.SerializeObject`): above 128 KiB, for clients that accept
 gzip. Watches and plain text such as logs are never compressed.
@@ -41,7 +41,7 @@ END = "unexpected end of JSON input"
 
 
 def shown(byte: int) -> str:
-    """A byte as the decoder's messages quote it."""
+    """A byte as the real decoder's messages quote it."""
     if byte == 0x27:
         return "'\\''"
     if byte == 0x22:
@@ -52,11 +52,11 @@ def shown(byte: int) -> str:
 
 
 class _Problem(Exception):
-    """The text stops being valid JSON here; the argument says why."""
+    """The text stops being valid JSON at this point; the argument is the reason."""
 
 
 def syntax_error(data: bytes) -> str:
-    """The error in the text; "" if it is well-formed."""
+    """The error in a JSON text; "" if the text is well-formed."""
     try:
         _Scanner(data).run()
     except _Problem as problem:
@@ -79,7 +79,7 @@ class _Scanner:
             raise self._unexpected("after top-level value")
 
     def _space(self) -> int:
-        """Skip white space; returns the next byte, -1 at the end."""
+        """Skip white space. Returns the next byte, -1 at the end."""
         while self.at < len(self.data) and self.data[self.at] in _SPACE:
             self.at += 1
         return self.data[self.at] if self.at < len(self.data) else -1
@@ -90,7 +90,7 @@ class _Scanner:
         return _Problem(f"invalid character {shown(self.data[self.at])} {where}")
 
     def _value(self, where: str) -> None:
-        """Read one scalar with the brackets (and keys) that open in front of it, or an empty array or object."""
+        """Read a value up to its first scalar (with the brackets and keys before it) or first empty array or object."""
         byte = self._space()
         while byte in (0x7B, 0x5B):
             closing = byte + 2
@@ -120,7 +120,7 @@ class _Scanner:
         self.at += 1
 
     def _after_value(self) -> None:
-        """Read what follows a value: a comma and the next value, or the end of the innermost bracket."""
+        """Read what follows a value: a comma and the next value, or the innermost closing bracket."""
         closing = self.stack[-1]
         byte = self._space()
         if byte == closing:
@@ -187,10 +187,10 @@ Trace = tuple[tuple[str, bool], ...]
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The keys of a body, as far as field validation needs them; empty if no key is repeated.
+    """The information about a body's keys that field validation needs; empty if no key is repeated.
 
-    `repeated` are texts about keys that occur twice. `trace` has the paths of all keys in the order of the text, each
-    with whether it occurred before. `ordered` is true if unknown fields are found in that order.
+    `repeated` are the texts about repeated keys. `trace` lists the paths of all keys in body order, each with a flag:
+    whether the key is a repetition. `ordered` is true if unknown fields are found in body order.
     """
 
     repeated: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ class Keys:
     ordered: bool = True
 
     def problems(self, unknown: list[str], *, mixed: bool = False) -> list[str]:
-        """The texts about these keys and about unknown fields; `mixed` if one pass of the decoder finds both."""
+        """The texts about repeated keys and unknown fields. With `mixed` one decoder pass finds both."""
         if mixed and self.trace:
             return list(_mixed(self.trace, frozenset(unknown)))
         if not self.ordered:
@@ -211,25 +211,25 @@ SORTED_KEYS = Keys(ordered=False)
 
 
 def json_keys(body: bytes, *, ordered: bool = True) -> Keys:
-    """The keys of a JSON text in which some are repeated."""
+    """The keys of a JSON text that has repeated keys."""
     trace = tuple(_trace(body))
     return Keys(tuple(dict.fromkeys(_duplicate(path) for path, again in trace if again)), trace, ordered)
 
 
 def yaml_keys(lines: list[str]) -> Keys:
-    """The keys of a YAML text; `lines` describe the repeated keys."""
+    """The keys of a YAML text; `lines` are the messages about its repeated keys."""
     return Keys((_YAML + "\n  ".join(lines),), ordered=False) if lines else SORTED_KEYS
 
 
 def operation_keys(operations: list[Any], known: Iterable[str], keys: Keys) -> Keys:
-    """The keys of a JSON patch, whose operations allow only the known keys."""
+    """The keys of a JSON patch, whose operations may have only the `known` keys."""
     unknown = [f"[{index}].{key}" for index, operation in enumerate(operations) for key in operation or ()
                if key not in known]
     return Keys(tuple(f"json patch {text}" for text in keys.problems(unknown, mixed=True)), ordered=False)
 
 
 def warning_texts(problems: list[str]) -> list[str]:
-    """The texts of warnings: a text about YAML becomes one warning a line."""
+    """The warnings for problems; a text about YAML becomes one warning per line."""
     return [line.strip() for text in problems for line in text.removeprefix(_YAML).split("\n")]
 
 
@@ -254,7 +254,7 @@ def _mixed(trace: Trace, unknown: frozenset[str]) -> Iterator[str]:
 
 
 def _by_parts(path: str) -> list[tuple[bool, int, str]]:
-    """A sort key for paths in the order of a decoder: list items by number, fields by name."""
+    """A sort key that orders paths like the decoder: list items by index, fields by name."""
     return [(not name, int(index or 0), name) for index, name in _PART.findall(path)]
 
 
@@ -298,9 +298,9 @@ def content_type(request: HttpRequest) -> str:
 
 
 def check_readable(request: HttpRequest) -> None:
-    """Raise the 413 of a body that is too large, or the 500 of a body that could not be read to its end.
+    """Raise the 413 of a body that is too large, or the 500 of a body that could not be read completely.
 
-    The real server answers with that 500, since it has no Status for an error of reading.
+    The 500 is bare, since the real server has no Status for a read error.
     """
     if request.broken_body:
         raise errors.bare_500(request.broken_body)
@@ -309,9 +309,10 @@ def check_readable(request: HttpRequest) -> None:
 
 
 def parse(request: HttpRequest) -> tuple[Any, Keys]:
-    """The body as a JSON value (from JSON or YAML, by Content-Type) and its keys; ValueError describes what is wrong.
+    """The body as a JSON value (decoded by its Content-Type) and its keys. Raises ValueError with the decoder's error.
 
-    Raises the 415 of another media type. Protobuf is read for built-in kinds; custom resources have no protobuf form.
+    Raises the 415 for an unsupported media type. Protobuf is read for built-in kinds; custom resources have no protobuf
+    form.
     """
     media = _media_type(request)
     if media == PROTOBUF:
@@ -336,7 +337,7 @@ def _media_type(request: HttpRequest) -> str:
         return JSON
     parameters = header.split(";")[1:]
     if parameters and not parameters[-1].strip():
-        del parameters[-1]  # the real server accepts one semicolon at the end
+        del parameters[-1]  # the real server accepts one trailing semicolon
     malformed = any("=" not in text for text in parameters)
     return "" if malformed else content_type(request)
 
@@ -353,8 +354,10 @@ def parse_yaml(body: bytes) -> tuple[Any, Keys]:
 
 
 def write_numbers(value: Any) -> None:
-    """Replace numbers in a dict or list by the forms of Go's JSON encoder: 1.0 becomes 1, and an integer of more than
-    64 bits becomes a float (2**70 is 1.1805916207174113e+21)."""
+    """Convert the numbers in a dict or list to the values that Go's JSON encoder writes.
+
+    1.0 becomes 1, and an integer of more than 64 bits becomes a float (2**70 becomes 1.1805916207174113e+21).
+    """
     pending = [value]
     while pending:
         part = pending.pop()
@@ -387,12 +390,12 @@ def parse_json(body: bytes) -> tuple[Any, Keys]:
 
 
 def may_repeat_keys(body: bytes, value: Any) -> bool:
-    """Whether a JSON text may have duplicate keys. Decoding drops them, so the encoded value has fewer quotes."""
+    """Whether a JSON text may have repeated keys. Decoding drops repetitions, so encoding again gives fewer quotes."""
     return body.count(b'"') != _encode(value).count(b'"')
 
 
 def _decode_leniently(body: bytes) -> Any:
-    """Decode JSON that msgspec refuses and the real decoder accepts: invalid UTF-8, lone surrogates become U+FFFD."""
+    """Decode JSON that only the real decoder accepts, not msgspec: invalid UTF-8 and lone surrogates become U+FFFD."""
     text = go_text(body).strip(" \t\r\n")
     value, end = decode_json(text)
     if end < len(text):
@@ -415,7 +418,7 @@ def _unrecognized(resource_type: ServedResource, why: str, body: bytes) -> error
 
 
 def read_object(request: HttpRequest, resource_type: ServedResource) -> tuple[Object, Keys]:
-    """The object in the body, of the right kind and version, and its keys. Raises the real server's refusals."""
+    """The object in the body and its keys. Raises the real server's refusals, also for a wrong kind or version."""
     try:
         value, keys = parse(request)
     except ValueError as error:
@@ -470,10 +473,10 @@ def check_kind(value: Object, resource_type: ServedResource, body: bytes) -> Non
 
 
 def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
-    """A decoded body (of a type that is not a resource) in the shape of a typed object, and its unknown fields. Raises
-    a 400 if it does not fit.
+    """Give a decoded body (not a resource) the shape of a typed object. Returns the object and its unknown fields.
 
-    `type_name` is a type of `kinds.typed` (``autoscaling.v1.Scale``); null is an empty object.
+    `type_name` is a type of `kinds.typed` (``autoscaling.v1.Scale``). A null body becomes an empty object. Raises a 400
+    if the body does not fit the type.
     """
     version, kind = type_name.split(".")[-2:]
     if value is not None and not isinstance(value, dict):
@@ -488,7 +491,7 @@ def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
 
 
 def read_shape(request: HttpRequest, type_name: str) -> tuple[Object, list[str], Keys]:
-    """`shape` of a request's body, and the keys of the body."""
+    """`shape` applied to a request's body; the third result is the body's keys."""
     kind = type_name.rpartition(".")[2]
     try:
         value, keys = parse(request)
@@ -499,12 +502,12 @@ def read_shape(request: HttpRequest, type_name: str) -> tuple[Object, list[str],
 
 
 COMPRESS_ABOVE = 128 << 10
-"""Bytes of a body. Read for each answer, so that a test run can have all answers compressed."""
-_LEVEL = 1  # kube-apiserver's level, which saves time rather than bytes
+"""Size in bytes above which a body is compressed. Read for each answer, so that tests can set it to 0."""
+_LEVEL = 1  # kube-apiserver's level: fast rather than small
 
 
 def compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """The answer as it is sent: compressed where a real server compresses it."""
+    """The answer to send: compressed if the real server would compress it."""
     if response.stream is not None or len(response.body) <= COMPRESS_ABOVE or not _accepts_gzip(request):
         return response
     if response.header("content-encoding") or (response.header("content-type") or "").startswith("text/"):
@@ -514,5 +517,5 @@ def compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
 
 
 def _accepts_gzip(request: HttpRequest) -> bool:
-    """Whether the client names gzip; gzip with a weight (`gzip;q=1`) does not count."""
+    """Whether the client accepts gzip; like the real server, this ignores gzip with a weight (`gzip;q=1`)."""
     return any(token.strip() == "gzip" for token in request.header("accept-encoding").split(","))

@@ -1,7 +1,7 @@
-"""Every Status with which the server refuses a request: `StatusError`, and a constructor for each kind of refusal.
+"""The Statuses with which the server refuses requests: `StatusError`, and a constructor for each kind of refusal.
 
-The texts are the real server's, since kubectl prints them and controllers match them. `Cause` (one wrong field) and its
-constructors are those of `schema.validation`.
+The messages are the real server's, since kubectl prints them and controllers match them. `Cause` (one wrong field) and
+its constructors come from `schema.validation`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", 
 class StatusError(Exception):
     """A refusal; `to_status()` is the ``v1.Status`` that answers the request."""
 
-    from_webhook = False  # a retry may succeed although nothing in the cluster changes
+    from_webhook = False  # whether a later retry may succeed although the object itself does not change
 
     def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None,
                  causes: Sequence[Cause] = (), metadata: Object | None = None, headers: Sequence[tuple[str, str]] = (),
@@ -68,10 +68,10 @@ class StatusError(Exception):
 
 
 class BodyDecodeError(ValueError):
-    """A value that does not fit the typed object of a built-in kind; the text is the real decoder's."""
+    """A value that does not fit the typed object of a built-in kind; the message is the real decoder's."""
 
     misfit: tuple[Any, str, str] | None = None
-    """The value, the Go type that it does not fit, and the Go kind of that type; None if only the text is known."""
+    """The value, the Go type that it does not fit, and the Go kind of that type; None if only the message is known."""
 
 
 def qualified(group: str, plural: str) -> str:
@@ -102,7 +102,7 @@ def no_such_resource() -> StatusError:
 
 
 def already_exists(group: str, plural: str, name: str, *, generated: bool = False) -> StatusError:
-    """409 of a second create; with `generated` (a generateName) another try may succeed."""
+    """409 of a second create. With `generated` (the name comes from generateName) a retry may succeed."""
     message, details = f'{qualified(group, plural)} "{name}" already exists', _details(group, plural, name)
     if not generated:
         return StatusError(409, "AlreadyExists", message, details=details)
@@ -167,12 +167,12 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410 of a continue token or resourceVersion that was compacted; the new token continues inconsistently."""
+    """410 of a compacted continue token or resourceVersion; `continue_token` continues the list inconsistently."""
     return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else {})
 
 
 def resource_version_too_large(wanted: int, current: int) -> StatusError:
-    """504 of a resourceVersion that does not exist yet; the real server waits 3 s for it."""
+    """504 of a resourceVersion that does not exist yet; the real server waits 3 s before this answer."""
     return StatusError(504, "Timeout", f"Timeout: Too large resource version: {wanted}, current: {current}",
                        details={"retryAfterSeconds": 1},
                        causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
@@ -191,7 +191,7 @@ def internal(message: str) -> StatusError:
 
 
 def bare_500(message: str) -> StatusError:
-    """500 without a reason: an error for which the real server has no Status."""
+    """500 without a reason, for an error that the real server does not turn into a specific Status."""
     return StatusError(500, "", message)
 
 

@@ -1,5 +1,8 @@
-"""Requests of the server to itself: controllers, and handlers that write a second object (an eviction updates a
-budget), write as an administrator through the cluster's loopback, so that every rule holds for their writes."""
+"""Requests that the server makes to itself.
+
+Controllers write through the cluster's loopback as an administrator, so that every rule holds for their writes.
+Handlers that write a second object do the same (an eviction updates a PodDisruptionBudget).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,11 @@ def path_of(resource_type: ServedResource, namespace: str, name: str = "", subre
 
 def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *,
            agent: str = MANAGER) -> HttpResponse | None:
-    """Make a request as a component of the cluster. Returns None if the server refused it (gone, conflict): the
-    controller looks again anyway, or is asked to do so if a webhook refused the request."""
+    """Make a request as a component of the cluster. Returns None if the server refused it.
+
+    After a conflict or a missing object the controller examines the object again anyway. Refusals by a webhook are
+    counted, so that the core has the controller try again later.
+    """
     request = HttpRequest(method, path, headers={
         "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},
         body=encode(body) if body is not None else b"")
@@ -36,21 +42,23 @@ def submit(cluster: Cluster, method: str, path: str, body: Object | None = None,
 
 
 def served_type(cluster: Cluster, storage_key: str) -> ServedResource | None:
-    """A served version of the type that is stored under a key."""
+    """A served version of the type that is stored under a key, None if no version is served."""
     return next(iter(cluster.registry.of_storage(storage_key)), None)
 
 
-Kind = ServedResource | str | None  # a type, or the key under which it is stored; None is a type that is not served
+Kind = ServedResource | str | None  # a type or its storage key; None stands for a type that is not served
 
 
 def type_of(cluster: Cluster, kind: Kind) -> ServedResource | None:
-    """The type itself, None if it is not served."""
+    """The served type of a `Kind`, None if it is not served."""
     return served_type(cluster, kind) if isinstance(kind, str) else kind
 
 
 def create(cluster: Cluster, kind: Kind, namespace: str, content: Object) -> Object | None:
-    """Create an object from its content, to which kind and apiVersion are added. Returns the created object; None if
-    its type is not served or the server refused it."""
+    """Create an object; kind and apiVersion are added to `content`. Returns the created object.
+
+    Returns None if its type is not served or the server refused the request.
+    """
     resource_type = type_of(cluster, kind)
     if resource_type is None:
         return None
@@ -72,7 +80,7 @@ def delete(cluster: Cluster, kind: Kind, version: Version, *, agent: str = MANAG
 
 def patch(cluster: Cluster, kind: Kind, version: Version, change: Object, *, agent: str = MANAGER,
           subresource: str = "") -> bool:
-    """Merge a change into an object if its uid is the same and its type is served. Returns whether it was accepted."""
+    """Merge a change into an object if its uid is unchanged and its type served. Returns whether that succeeded."""
     resource_type = type_of(cluster, kind)
     if resource_type is None:
         return False
@@ -82,5 +90,5 @@ def patch(cluster: Cluster, kind: Kind, version: Version, change: Object, *, age
 
 
 def patch_status(cluster: Cluster, kind: Kind, version: Version, status: Object) -> bool:
-    """`patch` of the status."""
+    """`patch` on the status subresource."""
     return patch(cluster, kind, version, {"status": status}, subresource="status")

@@ -1,6 +1,6 @@
-"""Validation of names, labels and annotations with the real server's messages, and the random end of generateName.
+"""Validation of names, labels and annotations with the real server's messages, and the random suffix of generateName.
 
-Each function returns a list of problems, empty if there are none; the caller makes causes of them.
+Each check returns a list of problems, empty if there are none; the caller turns problems into causes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ __all__ = ["LABEL_1035_MESSAGE", "LABEL_MESSAGE", "LABEL_VALUE_MESSAGE", "MAX_AN
 _port_name = re.compile("[-a-z0-9]+")
 
 MAX_ANNOTATIONS = 256 * 1024
-MAX_GENERATED = 58  # characters of generateName that are kept, so that five random ones fit into a DNS label
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # the real server's alphabet: without vowels no words come out
+MAX_GENERATED = 58  # characters of generateName that are kept, so that five more fit into a DNS label
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # the real server's alphabet: without vowels it spells no words
 
 
 class NameErrors(Protocol):
-    """A check of names; `prefix` means that more characters will follow."""
+    """A function that checks a name; with `prefix` the text is the start of a name (generateName)."""
 
     def __call__(self, name: str, *, prefix: bool = False) -> list[str]: ...
 
@@ -44,14 +44,14 @@ def generated_name(prefix: str, randomness: random.Random) -> str:
 
 
 def path_segment_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - as the other checks have it
-    """Names that only have to fit into a path (RBAC objects)."""
+    """Check a name that only has to fit into a URL path (RBAC objects)."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
 def port_name_errors(name: str) -> list[str]:
-    """Names of ports: IANA service names, at most 15 characters."""
+    """Check a port name: an IANA service name of at most 15 characters."""
     found = [] if len(name) <= 15 else ["must be no more than 15 characters"]
     if not _port_name.fullmatch(name):
         found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")

@@ -1,4 +1,4 @@
-"""Rules for the ``metadata`` of every kind: validation, cleaning of input, and what an update keeps."""
+"""Rules for the ``metadata`` of every kind: validation, cleaning of input, and fields that an update cannot change."""
 from __future__ import annotations
 
 import json
@@ -30,7 +30,7 @@ _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}
 
 
 def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
-    """The causes that refuse an object's metadata on create; causes of the kind's own checks hide the generic ones."""
+    """The causes against an object's metadata on create. Generic checks count only if the kind's own find nothing."""
     checks = strategy.metadata_checks
     if not checks.on_create:
         return _whole(metadata, path_segment_errors)
@@ -39,7 +39,7 @@ def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
 
 
 def validate_update(new: Object, old: Object, strategy: Strategy, subresource: str) -> list[Cause]:
-    """The causes that refuse a change of metadata, each as often as the real server reports it."""
+    """The causes against a metadata change; a cause is repeated if the real server repeats it."""
     causes = _whole(new, path_segment_errors) + _change(new, old)
     checks = strategy.metadata_checks
     for check in checks.of_update(subresource):
@@ -49,7 +49,7 @@ def validate_update(new: Object, old: Object, strategy: Strategy, subresource: s
 
 
 def _whole(metadata: Object, name_errors: NameErrors) -> list[Cause]:
-    """All problems of metadata by itself."""
+    """All problems of metadata, without comparing it to an older state."""
     causes = _names(metadata, name_errors)
     if metadata.get("generation", 0) < 0:
         causes.append(errors.invalid_value("metadata.generation", metadata["generation"],
@@ -134,9 +134,9 @@ def _finalizers(finalizers: list[str]) -> list[Cause]:
 
 
 def collector_finalizers(before: list[str], policy: str, *, orphans: bool = False) -> list[str]:
-    """The finalizers after a propagation policy ("" if none is named), which changes the garbage collector's.
+    """The finalizers after a delete: the propagation policy ("" for none) decides the garbage collector's finalizers.
 
-    `orphans` is for kinds whose dependents are orphaned unless the client names a policy.
+    `orphans` must be true for kinds whose dependents are orphaned by default.
     """
     orphan = policy == "Orphan" or (not policy and (ORPHAN in before or (orphans and FOREGROUND not in before)))
     foreground = policy == "Foreground" or (not policy and FOREGROUND in before)
@@ -146,7 +146,7 @@ def collector_finalizers(before: list[str], policy: str, *, orphans: bool = Fals
 
 
 def _plain_finalizers(metadata: Object, checks: MetadataChecks) -> list[Cause]:
-    """Causes for finalizers without a domain, where the kind refuses them; custom resources get a warning instead."""
+    """Causes for finalizers without a domain if the kind refuses them; custom resources get a warning instead."""
     if not checks.qualified_finalizers:
         return []
     return [errors.invalid_value(f"metadata.finalizers[{index}]", name,
@@ -170,7 +170,7 @@ def _change(new: Object, old: Object) -> list[Cause]:
 
 
 def warnings(metadata: Object, old: Object | None, resource_type: ServedResource) -> list[str]:
-    """Warnings about finalizers of custom resources that this write adds."""
+    """Warnings about finalizers without a domain that this write adds to a custom resource."""
     if not resource_type.is_custom:
         return []
     known = set((old or {}).get("finalizers") or ())
@@ -186,8 +186,10 @@ def warnings(metadata: Object, old: Object | None, resource_type: ServedResource
 
 
 def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
-    """Drop owner references that occur twice. Returns the warning about it, if any; for a patch (`patched`) the text
-    says that the real server drops them later."""
+    """Drop repeated owner references. Returns the warning about them, if any.
+
+    For a patch (`patched`) the warning says "after mutating admission happens", as on the real server.
+    """
     owners = metadata.get("ownerReferences")
     if not owners or len(owners) < 2:
         return []
@@ -206,7 +208,8 @@ def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
 
 
 def restore(meta: Object, before: Object) -> None:
-    """Silently restore what an update cannot change. An added deletionTimestamp is kept, and so refused."""
+    """Silently restore the fields that an update cannot change. An added deletionTimestamp stays, and is refused later.
+    """
     meta.pop("selfLink", None)
     for key in ("creationTimestamp", "deletionTimestamp"):
         if key in before:
@@ -219,7 +222,7 @@ def restore(meta: Object, before: Object) -> None:
 
 
 def without_times(obj: Object) -> Object:
-    """The object without the times of its managers: a change of these times alone is no change."""
+    """The object without the times in managedFields: an update that changes only these times changes nothing."""
     meta = obj["metadata"]
     entries = [{key: value for key, value in entry.items() if key != "time"}
                for entry in meta.get("managedFields") or ()]

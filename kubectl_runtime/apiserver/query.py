@@ -1,13 +1,13 @@
-"""The options of a request, checked as the real server checks them: query, DeleteOptions, continue tokens, selectors.
+"""Request options with the real server's checks: query, DeleteOptions, continue tokens, selectors.
 
-DeleteOptions come from the body of a deletion if it has one; the query is then ignored. Continue tokens are opaque to
-clients: JSON in URL-safe base64 as in the real server, so that errors are the same. A token holds the resourceVersion
-of the first page and the first key of the next. A 410 contains a token with a resourceVersion below 0, which continues
-with the present objects.
+DeleteOptions come from the request body if there is one; the query is then ignored. Continue tokens are opaque to
+clients. They are JSON in URL-safe base64 as in the real server, so that errors are the same. A token holds the
+resourceVersion of the first page and the first key of the next page. A 410 contains a token with a resourceVersion
+below 0, which continues the list with the current objects.
 
-`parse_labels(text)` and `parse_fields(text)` return a selector with `.matches(…)`; both raise a 400. An empty text
-selects everything. `parse_shards(text)` reads a shardSelector and raises a 500 without a reason. Numbers are 64 bits,
-decimal, without spaces. Durations are in Go's notation (``1h30m``, ``1.5s``).
+`parse_labels(text)` and `parse_fields(text)` return a selector with `.matches(…)`, or raise a 400. An empty text
+selects everything. `parse_shards(text)` reads a shardSelector, or raises a 500 without a reason. Numbers have 64 bits
+and are decimal without spaces. Durations are in Go's notation (``1h30m``, ``1.5s``).
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest, Object, is_true
 from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 from kubectl_runtime.core.meta.selectors import HASHES, shard_hash
 
-_LONGEST = 20  # digits of a 64-bit number, so that no endless text is converted
+_LONGEST = 20  # digits of a 64-bit number; longer texts are not converted
 
 
 def parse_int(text: str) -> int:
@@ -61,7 +61,7 @@ _OPERATORS = ("in", "notin", "=", "==", "!=", ">", "<")
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term: the operator is exists, !exists, in, notin, gt or lt."""
+    """One term of a label selector; the operator is exists, !exists, in, notin, gt or lt."""
 
     key: str
     operator: str
@@ -85,7 +85,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All requirements must hold."""
+    """A label selector: all requirements must hold."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -99,7 +99,7 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """(field, equal?, value) triples that must all hold."""
+    """A field selector: (field, equal?, value) triples that must all hold."""
 
     terms: tuple[tuple[str, bool, str], ...] = ()
 
@@ -230,8 +230,10 @@ def _set(lexer: _Lexer) -> list[str]:
 
 
 def parse_fields(text: str, supported: Collection[str], unsupported: str = "") -> FieldSelector:
-    """Parse a field selector. A field outside of `supported` is a 400 with the text `unsupported`, in which ``{}``
-    stands for the field."""
+    """Parse a field selector. A field that is not in `supported` raises a 400.
+
+    `unsupported` is the message of that 400, with ``{}`` for the field's name.
+    """
     terms = parse_terms(text)
     for key, _, _ in terms:
         if key not in supported:
@@ -269,7 +271,7 @@ def _unescaped(value: str) -> str:
 
 
 def duration_error(text: str) -> str:
-    """The error in a duration; "" if nothing is."""
+    """The error in a duration; "" if it is valid."""
     try:
         nanoseconds_of(text)
     except ValueError as error:
@@ -291,7 +293,7 @@ class WriteOptions:
 
 
 def refused(kind: str, causes: Sequence[Cause]) -> errors.StatusError:
-    """The 422 of invalid options of a kind."""
+    """The 422 of invalid options; `kind` is their kind, such as DeleteOptions."""
     return errors.invalid("meta.k8s.io", kind, "", causes)
 
 
@@ -300,7 +302,7 @@ def dry_run_causes(values: list[str]) -> list[Cause]:
 
 
 def write_options(request: HttpRequest, kind: str, *, apply: bool = False) -> WriteOptions:
-    """Read CreateOptions, UpdateOptions or PatchOptions (`kind` names them in errors)."""
+    """Read CreateOptions, UpdateOptions or PatchOptions; `kind` is that name, for errors."""
     dry_run, manager = request.params("dryRun"), request.param("fieldManager")
     validation = request.param("fieldValidation")
     causes = []
@@ -326,8 +328,7 @@ def default_manager(request: HttpRequest) -> str:
 
 
 def integer_param(request: HttpRequest, name: str) -> int | None:
-    """An integer in the query, None if it is missing. Raises a 400 for anything else, such as an empty text or more
-    than 64 bits."""
+    """An integer in the query, None if it is missing. Raises a 400 for other values, also if empty or above 64 bits."""
     if not request.has_param(name):
         return None
     try:
@@ -349,7 +350,7 @@ class DeleteOptions:
     propagation: str = ""
     uid: str | None = None
     resource_version: str | None = None
-    cascades: bool = False  # the old option orphanDependents is false: a deletion that continues is answered with 202
+    cascades: bool = False  # the old option orphanDependents is false: an unfinished deletion is answered with 202
 
 
 def delete_options(request: HttpRequest, *, custom: bool = False) -> DeleteOptions:
@@ -358,13 +359,13 @@ def delete_options(request: HttpRequest, *, custom: bool = False) -> DeleteOptio
 
 
 def raw_delete_options(request: HttpRequest, *, custom: bool = False) -> Object:
-    """The fields of DeleteOptions, unchecked, as a fresh copy."""
+    """The fields of DeleteOptions, not yet checked, as a new dict."""
     default_version = "meta.k8s.io/v1" if custom else "v1"
     return _from_body(request, default_version) if request.body else _from_query(request)
 
 
 def checked(raw: Object) -> DeleteOptions:
-    """DeleteOptions from their fields, which have the right types. Raises the 422 of contradictory options."""
+    """DeleteOptions from fields of the right types. Raises the 422 of invalid or contradictory options."""
     causes = []
     policy, orphan, dry_run = raw.get("propagationPolicy"), raw.get("orphanDependents"), raw.get("dryRun") or []
     if policy is not None and orphan is not None:
@@ -428,10 +429,10 @@ TOO_OLD = ("The provided continue parameter is too old to display a consistent l
 
 @dataclass(frozen=True, slots=True)
 class ContinueToken:
-    """The start of the next page, and the resourceVersion that it shows."""
+    """The start of a list's next page, and the resourceVersion of the list."""
 
     rv: int
-    start: str  # the lowest key of the next page; within the namespace if the list has one
+    start: str  # the lowest key of the next page, without the namespace in a list of one namespace
 
     def encode(self) -> str:
         body = json.dumps({"v": _VERSION, "rv": self.rv, "start": self.start}, separators=(",", ":"))
@@ -439,7 +440,7 @@ class ContinueToken:
 
 
 def after(rv: int, version: Version, namespace: str) -> ContinueToken:
-    """The token of a page that ends with `version`, in a list of one namespace or of all (``""``)."""
+    """The token after a page that ends with `version`, in a list of one namespace or of all (``""``)."""
     key = version.name if namespace else version.key
     return ContinueToken(rv, key + "\0")
 
@@ -468,7 +469,7 @@ def decode(text: str) -> ContinueToken:
         raise _malformed(f"encoded start key empty (version {_VERSION})")
     key = "/" + values["start"].removeprefix("/")
     if posixpath.normpath(key) != key:
-        raise _malformed(values["start"])  # it must not lead out of the collection
+        raise _malformed(values["start"])  # the key must not lead out of the collection
     return ContinueToken(values["rv"], key[1:])
 
 
@@ -487,18 +488,18 @@ def _json(text: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value of the wrong type as the real decoder's message names it."""
+    """The name of a value of the wrong type in the real decoder's message."""
     return f"number {value}" if isinstance(value, float) else _GO_TYPES[type(value)]
 
 
 def too_old(token: ContinueToken) -> StatusError:
-    """The 410 of a token whose resourceVersion was compacted; the new token continues with the present objects."""
+    """The 410 of a token whose resourceVersion was compacted. Its new token continues with the current objects."""
     return expired(TOO_OLD, ContinueToken(-1, token.start).encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """The ranges of a shardSelector, and its normal form."""
+    """The field and ranges of a shardSelector, and its normalized text."""
 
     field: str
     ranges: tuple[tuple[int, int], ...]
@@ -514,7 +515,7 @@ _hash_of_namespace = lru_cache(maxsize=4096)(shard_hash)
 
 _SHARD_TOKEN = re.compile(r"""\s*(?:(\|\||&&|[().,])|('[^'\\\n]*'|"[^"\\\n]*"|[0-9]+)|([A-Za-z_]\w*))""")
 _SHARD_FIELDS = {"object.metadata.uid": "uid", "object.metadata.namespace": "namespace"}
-_IDENT, _LITERAL, _SELECT = 3, 5, 7  # kinds of expressions, as cel-go counts them
+_IDENT, _LITERAL, _SELECT = 3, 5, 7  # cel-go's numbers of expression kinds
 
 
 def parse_shards(text: str) -> Shards | None:
@@ -560,7 +561,7 @@ class _ShardParser:
         return token
 
     def call(self) -> tuple[str, str, str]:
-        """The field and both ends of one call of shardRange, checked."""
+        """Parse and check one shardRange call. Returns its field and both ends."""
         name = self._path()
         if self._peek() != "(":
             kind = _LITERAL if not (name[0].isalpha() or name[0] == "_") else _SELECT if "." in name else _IDENT

@@ -1,21 +1,22 @@
-"""`Schema`: the shape of a value, built-in or custom, in the terms that patches and field ownership need.
+"""`Schema`: the shape of a built-in or custom value, as patches and field ownership need it.
 
 Kinds of schema:
 
-- scalar: a string, number or boolean; `scalar` names which ("untyped" takes any).
-- struct: an object with declared `fields`; undeclared names go to `element` if there is one.
+- scalar: a string, number or boolean; `scalar` says which ("untyped" takes any).
+- struct: an object with declared `fields`; if there is an `element`, it is the shape of undeclared fields.
 - map: an object with any keys; `element` is the shape of each value.
 - list: an array of `element`; `list_type` is atomic, set or map (with `map_keys`).
 - any: any value; maps are merged by key, lists and scalars are single values.
 - opaque: any value, treated as one whole.
 
-`leaf` is true where a value is owned and replaced as a whole: scalars, atomic lists, atomic maps and opaque values. A
-Schema is immutable once built; children are built on first use, since built-in definitions are recursive. Thread-safe:
-two threads may at worst compute the same schema twice.
+`leaf` is true if a value is owned and replaced as a whole: scalars, atomic lists, atomic maps and opaque values. A
+Schema is immutable once built. Its children are built on first use, since built-in definitions are recursive. Schemas
+are thread-safe; at worst two threads compute the same schema twice.
 
 `builtin` and `definition` read the schemas of built-in kinds (schema/definitions.py); `from_openapi` reads the
 ``openAPIV3Schema`` of a CRD version. Every object and embedded resource has apiVersion, kind and metadata besides the
-declared fields. ``x-kubernetes-preserve-unknown-fields`` opens a node and, for patches and ownership, all below it.
+declared fields. ``x-kubernetes-preserve-unknown-fields`` allows unknown fields in a node; for patches and ownership it
+allows them in all nodes below too.
 """
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ class Schema:
         raise AttributeError(name)
 
     def field(self, name: str) -> Schema | None:
-        """The schema of a key: the declared field's, else that of undeclared keys, else None (it is not allowed)."""
+        """The schema of a key: its declared field, else the schema of undeclared keys, else None (not allowed)."""
         return self.fields.get(name) or self.element
 
     def replaced(self, **changes: Any) -> Schema:
@@ -98,7 +99,7 @@ ANY: Schema = Schema("any", loader=_any_below)
 
 
 def scalar_of(node: Node) -> str:
-    """The scalars that a node takes: string, numeric, boolean or untyped. As there, formatted strings take any."""
+    """The scalar type of a node: string, numeric, boolean or untyped. Strings with a format (not byte) are untyped."""
     kind = node.get("type", "")
     if kind in ("integer", "number"):
         return "numeric"
@@ -108,7 +109,7 @@ def scalar_of(node: Node) -> str:
 
 
 def list_relationship(node: Node) -> tuple[str, tuple[str, ...]]:
-    """(list type, keys) of an array node: from its list type, else its patch strategy, else atomic."""
+    """(list type, keys) of an array node: its declared list type, else from its patch strategy, else atomic."""
     declared = node.get("x-kubernetes-list-type")
     if declared is not None:
         return declared, tuple(node.get("x-kubernetes-list-map-keys", ())) if declared == "map" else ()
@@ -123,7 +124,7 @@ ZERO = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
 @cache
 def definition_names() -> Mapping[tuple[str, str, str], str]:
-    """(group, version, kind) -> definition name, for every kind that the definitions name."""
+    """The definition name of every (group, version, kind) that the definitions contain."""
     names: dict[tuple[str, str, str], str] = {}
     for name, node in definitions().items():
         for kind in node.get("x-kubernetes-group-version-kind", ()):
@@ -132,13 +133,14 @@ def definition_names() -> Mapping[tuple[str, str, str], str]:
 
 
 def builtin(group: str, version: str, kind: str) -> Schema:
-    """The schema of a built-in kind, the same object at every call. Raises KeyError if there is none."""
+    """The schema of a built-in kind; each call returns the same object. Raises KeyError for an unknown kind."""
     return definition(definition_names()[group, version, kind])
 
 
 @cache
 def definition(name: str) -> Schema:
-    """The schema of a definition by its full name (``io.k8s.api.core.v1.PodSpec``). Raises KeyError without one."""
+    """The schema of a definition by its full name (``io.k8s.api.core.v1.PodSpec``). Raises KeyError if it is unknown.
+    """
     return _build(definitions()[name], name)
 
 
@@ -172,7 +174,7 @@ def _fields(name: str) -> Mapping[str, Schema]:
     required = node.get("required", ())
     fields = {field: _build(child) for field, child in node.get("properties", {}).items()}
     for field, schema in fields.items():
-        # A missing required scalar has its zero value: list items without their key are identified by it.
+        # A missing required scalar counts as its zero value, which identifies list items without their key.
         if field in required and schema.default is None and schema.kind == "scalar":
             schema.default = ZERO.get(schema.type)
     return fields
@@ -189,10 +191,10 @@ STRING = Schema("scalar", node={"type": "string"}, scalar="string")
 
 
 def from_openapi(json_schema: Node | None) -> Schema:
-    """The schema of a custom resource; None (a version without a schema) takes anything below the top level.
+    """The schema of a custom resource. None (a CRD version without a schema) allows anything below the top level.
 
-    `json_schema` is the value of ``schema.openAPIV3Schema``, kept by reference and never changed. A schema that the API
-    server would refuse as not structural does not raise here: unknown parts take any value.
+    `json_schema` is the value of ``schema.openAPIV3Schema``; it is kept by reference and never changed. A schema that
+    the API server would refuse as not structural does not raise here: its unknown parts allow any value.
     """
     root = dict(json_schema or {"x-kubernetes-preserve-unknown-fields": True})
     root.setdefault("type", "object")
@@ -201,7 +203,7 @@ def from_openapi(json_schema: Node | None) -> Schema:
 
 def _build_custom(node: Node, open_below: bool) -> Schema:
     if node.get("x-kubernetes-int-or-string"):
-        return ANY.replaced(node=node)  # ownership sees any value here; validation knows more
+        return ANY.replaced(node=node)  # for ownership any value; validation checks the type
     kind = node.get("type", "")
     if kind == "object":
         return _object(node, resource=bool(node.get("x-kubernetes-embedded-resource")), open_below=open_below)

@@ -4,9 +4,9 @@
         server.load("manifests.yaml")
         client = server.client()
 
-One thread, the `Housekeeper`, drives the core by the clock while the server runs; a simulation drives the core itself.
-`load_objects` sends objects through the server's handlers, so that every rule holds for them; `implant_objects` stores
-objects of another server and skips all rules.
+While the server runs, the `Housekeeper` thread calls the core when work is due on the clock; a simulation calls the
+core itself. `load_objects` sends objects through the server's handlers, so that all rules apply; `implant_objects`
+stores objects of another server and skips all rules.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ if TYPE_CHECKING:
 
 log = guarded_logger(__name__)
 
-RETRY = 1.0  # seconds until the next try after a step that failed
+RETRY = 1.0  # seconds until the next try after a failed step
 
 
 class Housekeeper:
-    """The thread that calls the core's `tick` for compaction and controllers when they are due. A failed step is
-    logged, and the thread goes on: without controllers deletions would never end."""
+    """The thread that calls the core's `tick` when compaction or controllers are due.
+
+    A failed step is logged and the thread continues, since deletions would never finish without the controllers.
+    """
 
     def __init__(self, core: ApiCore, clock: Clock, name: str) -> None:
         self._core, self._clock = core, clock
@@ -62,7 +64,7 @@ class Housekeeper:
             self._condition.notify_all()
 
     def stop(self) -> list[str]:
-        """End the thread; blocks for at most `GRACE` seconds. Returns its name if it did not end."""
+        """End the thread. Blocks for at most `GRACE` seconds and returns the thread's name if it is still alive."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()
@@ -79,18 +81,18 @@ class Housekeeper:
                 if self._stopping:
                     return
             try:
-                if not self._core.tick():  # something else also drives the core
+                if not self._core.tick():  # another caller is running a tick
                     with self._condition:
                         if not self._stopping:
                             self._clock.wait(self._condition, RETRY)
-            except Exception:  # the thread retries: without it no deletion would end
+            except Exception:  # the thread retries: without the controllers no deletion would finish
                 log.exception("a step of the embedded API server's controllers failed")
                 with self._condition:
                     if not self._stopping:
                         self._clock.wait(self._condition, RETRY)
 
     def _left(self) -> float | None:
-        """Seconds until the core has work; None if there is none until the next write."""
+        """Seconds until the core has work; None if only a write can cause work."""
         due = self._core.next_wakeup()
         return None if due is None else due - self._clock.monotonic()
 
@@ -109,11 +111,10 @@ _CRD = "CustomResourceDefinition"
 
 
 def load_objects(core: ApiCore, manifests: Manifests) -> int:
-    """Load everything; returns the number of objects.
+    """Create or replace all objects. Returns their number.
 
-    Creates missing Namespaces, waits until a CRD is established before it goes on, replaces existing objects, and
-    writes a status through /status. Raises ValueError that names the refused object and its document (objects before it
-    stay loaded), and OSError.
+    Creates missing Namespaces, waits until a CRD is served before the next object, and writes a status through
+    /status. Raises OSError, or ValueError that names the refused object and its document; objects before it stay.
     """
     count = 0
     for obj, place in read_objects(manifests):
@@ -143,7 +144,7 @@ def _load(core: ApiCore, obj: Object, place: str) -> None:
     if response.status == 409 and metadata.get("name"):
         response = _replace(core, resource_type, namespace, obj)
     _check(title, response)
-    if obj.get("status") and resource_type.subresource("status") and kind != _CRD:  # the server writes that of a CRD
+    if obj.get("status") and resource_type.subresource("status") and kind != _CRD:  # the server writes a CRD's status
         stored = msgspec.json.decode(response.body)["metadata"]["name"]
         path = path_of(resource_type, namespace, stored, "status")
         _check(title, _send(core, "PATCH", path, {"status": obj["status"]}))
@@ -179,12 +180,12 @@ def _send(core: ApiCore, method: str, path: str, body: Object | None = None) -> 
 
 
 def implant_objects(core: ApiCore, manifests: Manifests) -> int:
-    """Store objects exactly as they were read from another server, definitions first; returns how many.
+    """Store objects exactly as they were read from another server, CRDs first. Returns their number.
 
     Their uid, resourceVersion, generation, managedFields, timestamps and status stay. Nothing is admitted, defaulted,
-    validated or converted: a custom resource counts as stored in the version in which it is given. Objects without a
-    resourceVersion get one above all others, objects without a uid a new one. Raises ValueError that names an object
-    that cannot be stored, before it stores anything.
+    validated or converted: a custom resource counts as stored in the version of the given object. Objects without a
+    resourceVersion get one above all others; objects without a uid get a new uid. Raises ValueError that names an
+    object that cannot be stored; in this case nothing is stored.
     """
     found = list(read_objects(manifests))
     first = [(obj, place) for obj, place in found if obj.get("kind") == _CRD]
@@ -214,7 +215,7 @@ def _as_read(core: ApiCore, objects: list[tuple[Object, str]]) -> list[tuple[str
 
 
 def _stored(core: ApiCore, obj: Object, place: str, rv: int) -> tuple[str, Version]:
-    """The storage key of an object's type, and the object as a version."""
+    """The storage key of an object's type, and the object as a `Version`."""
     title, metadata = _title(obj, place), dict(obj["metadata"])
     group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
     resource_type = core.cluster.registry.by_kind(group, version, str(obj.get("kind")))
@@ -252,11 +253,10 @@ DEFAULT_CONTROLLERS = ("garbage-collector", "namespace", "persistentvolumeclaim-
 
 
 class ApiServer:
-    """A Kubernetes API server in this process, which serves HTTP on loopback from `start` to `stop`, or inside a `with`
-    block.
+    """A Kubernetes API server in this process. It serves HTTP on loopback from `start` to `stop` or in a `with` block.
 
-    `server.client()` is a client for it; `server.write_kubeconfig(path)` gives access to kubectl and other programs.
-    The data live as long as the object: `restart` keeps them by default, and `snapshot`/`restore` go back to a state.
+    `server.client()` returns a client; `server.write_kubeconfig(path)` gives access to kubectl and other programs.
+    The data live as long as the `ApiServer`: `restart` keeps them by default, and `restore` goes back to a `snapshot`.
     Safe to use from any thread; call `start`, `stop` and `restart` from one thread at a time.
     """
 
@@ -267,35 +267,36 @@ class ApiServer:
                  webhook_services: Mapping[str, str] | None = None, seed: int | None = None,
                  record: bool = True, warn_unobeyed: bool = True,
                  feature_gates: Mapping[str, bool] | None = None, first_create_delay: Duration = 0) -> None:
-        """Nothing is started or bound yet.
+        """The constructor starts and binds nothing.
 
-        `port` 0 takes a free port, which restarts keep. `controllers` is a list of ``garbage-collector``,
-        ``namespace``, ``persistentvolumeclaim-protection``, ``persistentvolume-protection`` (without these four
-        deletions do not end), ``resourcequota`` (these five are the default), ``disruption``,
-        ``persistentvolume-binder``, ``serviceaccount``, ``deployment``, ``replicaset``, ``statefulset``, ``daemonset``,
-        ``job``, ``cronjob``, ``endpoint``, ``endpointslice``, ``kubelet`` (Pods run, as `kubelet.rules` say),
-        ``node-lifecycle`` (taints of Nodes that are not ready), ``ttl-after-finished``,
-        ``root-ca-certificate-publisher``; ``*`` for all. `compaction_interval` is in seconds on the clock; history
-        reaches back between one and two intervals, with 0 to version 1. `seed` makes uids, generated names and the
-        server's own faults reproducible. `record` keeps requests for `requests`. With `warn_unobeyed` the creation of
-        an object that the server stores and does not act on gets a Warning header. `feature_gates` are those of a
-        kube-apiserver; the only one is ``ShardedListAndWatch`` (off by default), with which lists and watches obey
-        ``shardSelector``.
-        `first_create_delay` is the time in seconds for which a create of a custom resource waits, if its definition was
-        established less than that time ago; a kube-apiserver waits 2 s.
+        `port` 0 takes a free port, which restarts keep. `controllers` is a list of names, or ``*`` for all controllers.
+        The default is ``garbage-collector``, ``namespace``, ``persistentvolumeclaim-protection``,
+        ``persistentvolume-protection`` (without these four, deletions do not finish) and ``resourcequota``. The others
+        are ``disruption``, ``persistentvolume-binder``, ``serviceaccount``, ``deployment``, ``replicaset``,
+        ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``endpoint``, ``endpointslice``, ``kubelet`` (runs Pods by
+        `kubelet.rules`), ``node-lifecycle`` (taints Nodes that are not ready), ``ttl-after-finished`` and
+        ``root-ca-certificate-publisher``.
 
-        `tokens` are the users by bearer token (a `User` or a name), or the path of a token file; without tokens and
+        `compaction_interval` is in seconds on the clock. History reaches back between one and two intervals, or to
+        version 1 if the interval is 0. `seed` makes uids, generated names and the server's own faults reproducible.
+        `record` keeps requests for `requests`. With `warn_unobeyed`, creating an object that the server stores but does
+        not act on returns a Warning header. `feature_gates` are those of a kube-apiserver. The only supported gate is
+        ``ShardedListAndWatch`` (off by default), with which lists and watches obey ``shardSelector``. If a custom
+        resource's CRD was established less than `first_create_delay` seconds ago, the answer to a create is delayed by
+        that time; a kube-apiserver waits 2 s.
+
+        `tokens` maps bearer tokens to users (a `User` or a name), or is the path of a token file. Without tokens and
         RBAC every client is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in the
-        server; its own clients and kubeconfigs are then ``system:masters``. `anonymous` admits requests without
-        credentials (see `Access`). `tls` serves HTTPS, with an authority of its own or the given one, and accepts
-        client certificates. `faults` is the fault script, by default an empty one.
+        server; the server's own clients and kubeconfigs then belong to ``system:masters``. `anonymous` admits requests
+        without credentials (see `Access`). `tls` serves HTTPS and accepts client certificates, with a new authority or
+        the given one. `faults` is the fault script, by default an empty one.
 
-        Webhooks (admission, conversion) are called as their configurations say: at a URL, or in process where
-        `mount_webhook` has an application. The server runs nothing behind a Service, so `webhook_services` gives the
+        Webhooks (admission, conversion) are called at the URL in their configuration, or in process if `mount_webhook`
+        has an application for that URL. The server runs nothing behind a Service, so `webhook_services` must give the
         address: ``{"namespace/name": "https://127.0.0.1:9443"}``.
 
-        Raises ValueError for an unknown mode, controller or feature gate, an invalid host or port and an invalid
-        webhook address, TokenFileError, and MissingExtra.
+        Raises ValueError for an unknown mode, controller or feature gate, for an invalid host or port, and for an
+        invalid webhook address. Raises TokenFileError and MissingExtra.
         """
         if not host:
             raise ValueError("the host is empty, which would be every network: use 127.0.0.1, or 0.0.0.0 for all")
@@ -310,9 +311,9 @@ class ApiServer:
         self.faults = faults if faults is not None else Faults(seed=seed or 0)
         """The fault script; rules can be added at any time."""
         self.kubelet = Kubelet(clock)
-        """Decides how Pods run, and answers their logs, exec and attach; see `Kubelet`."""
+        """Decides how Pods run, and serves their logs, exec and attach; see `Kubelet`."""
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
-        """The requests so far in order of arrival, without those of controllers; see `Recording`."""
+        """The requests so far in order of arrival, without requests of controllers; see `Recording`."""
         if isinstance(controllers, str):
             raise ValueError(f"controllers must be a list of names such as [{controllers!r}], not a single text")
         self._webhooks = WebhookRouter(clock, webhook_services or {}, self._has_service)
@@ -333,9 +334,9 @@ class ApiServer:
     # --- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Bind and serve from background threads. Returns the server at once.
+        """Bind the port and serve from background threads. Returns the server at once.
 
-        Raises OSError if the port is taken, RuntimeError if the server is running.
+        Raises OSError if the port is taken, RuntimeError if the server is already running.
         """
         if self._listener is not None:
             raise RuntimeError("the API server is already running")
@@ -350,9 +351,9 @@ class ApiServer:
     def stop(self) -> None:
         """End all connections and threads; the data stay. Does nothing if the server is not running.
 
-        Blocks until they have ended: idle connections and watches end at once; an answer under way gets 5 s, and 5 s
-        more after its connection is broken off. Raises RuntimeError that names the threads which still run then (for
-        example a function of the fault script that blocks).
+        Blocks until all have ended. Idle connections and watches end at once. A request in progress gets 5 s, and
+        another 5 s after its connection is broken. Raises RuntimeError with the names of the threads that still run
+        after this time (for example because a function of the fault script blocks).
         """
         listener, self._listener = self._listener, None
         if listener is None:
@@ -367,15 +368,16 @@ class ApiServer:
 
     def restart(self, *, fresh: bool = False, lose_history: bool = False, initializing: Duration = 0,
                 loading_roles: Duration = 0) -> None:
-        """Stop and start on the same port, with the same data or, if `fresh`, as a new cluster (new uids, low
-        versions). Blocks and raises like `stop` and `start`; clients are refused until it is back. Watches of
-        transports end too. A server that was never started, and is used only through transports, binds nothing.
+        """Stop and start on the same port, with the same data or as a `fresh` cluster (new uids, low versions).
+
+        Blocks and raises like `stop` and `start`; connections are refused until the server is back. Watches of
+        transports end too. A server that is used only through transports, and was never started, binds nothing.
 
         A kube-apiserver that restarts loses its history, so that watches from earlier versions expire (410);
-        `lose_history` does the same here. For `initializing` seconds on the clock the server then answers as a
+        `lose_history` does the same here. For `initializing` seconds on the clock the restarted server answers like a
         kube-apiserver that is not ready: 503 for the first half, then 429 to lists and watches. For `loading_roles`
-        seconds (about one on a kube-apiserver) a server with RBAC refuses every user outside ``system:masters`` with a
-        403, as if it had not read its Roles and bindings yet.
+        seconds (about one on a kube-apiserver) a server with RBAC answers 403 to every user outside ``system:masters``,
+        as if it had not read its Roles and bindings yet.
         """
         self.stop()
         if fresh:
@@ -408,17 +410,17 @@ class ApiServer:
     def credentials(self, user: str | User | None = None, *, certificate: bool = False) -> Credentials:
         """The credentials of a user, by default an administrator: a token, or with `certificate` a client certificate.
 
-        A server with TLS and without tokens issues certificates. The name of a service account
-        (``system:serviceaccount:NAMESPACE:NAME``) gets its groups. Raises ValueError if the server cannot distinguish
-        users.
+        If the server has TLS and no tokens, named users always get certificates. A service account's name
+        (``system:serviceaccount:NAMESPACE:NAME``) implies the groups of service accounts. Raises ValueError if the
+        server cannot distinguish users.
         """
         return self._issuer.credentials(user, certificate=certificate)
 
     def config(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Config:
-        """The address of the server and credentials of an administrator or of `user`, for a `Client` with other
-        arguments than `client` has: `Client(server.config(), layers=[...])`.
+        """The server's address with the credentials of `user` or an administrator.
 
-        `timeout` is the deadline of each call (see `Config`); a short one suits a server whose faults never answer.
+        Use it for a `Client` with arguments that `client` does not take: `Client(server.config(), layers=[...])`.
+        `timeout` is the deadline of each call (see `Config`). Use a short timeout if faults leave requests unanswered.
         Raises ValueError like `credentials`, RuntimeError before the first start.
         """
         from kubectl_runtime.client.config.config import Config  # the server works without it
@@ -430,17 +432,17 @@ class ApiServer:
                       client_key_data=own.key if own else None, origin="ApiServer.config()")
 
     def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
-        """A client of this library with the `config` of these arguments; the caller closes it."""
+        """A client of this library that uses the `config` for these arguments. The caller must close the client."""
         from kubectl_runtime.client.api.client import Client  # the server works without it
 
         return Client(self.config(user, certificate=certificate, timeout=timeout))
 
     def write_kubeconfig(self, path: str | Path, user: str | User | None = None, *, certificate: bool = False) -> Path:
-        """Write a kubeconfig that kubectl and every client library can use; returns the path.
+        """Write a kubeconfig that kubectl and every client library can use. Returns the path.
 
-        The file embeds everything, is readable by its owner only, and holds the credentials of an administrator or of
-        `user`. kubectl and other Go clients send credentials over HTTPS only: for them a server that distinguishes
-        users needs `tls`. Raises ValueError like `credentials`, RuntimeError before the first start, and OSError.
+        The file embeds everything and contains the credentials of `user` or an administrator; only its owner can read
+        it. kubectl and other Go clients send credentials only over HTTPS, so a server that distinguishes users needs
+        `tls` for them. Raises ValueError like `credentials`, RuntimeError before the first start, and OSError.
         """
         target = Path(path)
         write_kubeconfig(target, self.url, self.credentials(user, certificate=certificate))
@@ -455,11 +457,11 @@ class ApiServer:
         return transport
 
     def mount_webhook(self, url_prefix: str, application: Application) -> None:
-        """Let a WSGI application answer the webhooks at a URL and below, in process, without a socket or certificates:
-        ``https://hooks.test``, or ``https://NAME.NAMESPACE.svc`` for the webhooks of a Service.
+        """Let a WSGI application answer webhook calls to a URL prefix, in process, without a socket or certificates.
 
-        The application is called in the thread of the request, may use the server, and runs to its end; an answer after
-        the webhook's timeout, on the server's clock, comes too late. The longest matching prefix wins. Raises
+        The prefix is a URL such as ``https://hooks.test``, or ``https://NAME.NAMESPACE.svc`` for webhooks behind a
+        Service. The application runs in the request's thread, may use the server, and is never interrupted. An answer
+        after the webhook's timeout on the server's clock is too late. The longest matching prefix wins. Raises
         ValueError for an invalid prefix.
         """
         self._webhooks.mount(url_prefix, application)
@@ -467,26 +469,26 @@ class ApiServer:
     # --- data ------------------------------------------------------------------------------------------------------
 
     def load(self, manifests: Manifests) -> int:
-        """Create or replace objects from YAML text, a path to a file or folder, dicts or resources; returns how many.
+        """Create or replace objects from YAML text, a file or folder path, dicts or resources. Returns their number.
 
-        A text of one line counts as a path if such a file exists. Missing Namespaces are created, a CRD is established
-        before the objects after it, and a status is written through /status. The server need not run. Blocks until all
-        is loaded; other requests are served between two objects. Raises ValueError that names the object which the
-        server refused; the objects before it stay.
+        A one-line string counts as a path if such a file exists. Missing Namespaces are created, a CRD is established
+        before the objects that follow it, and a status is written through /status. The server need not be running.
+        Blocks until all objects are loaded; other requests are served between two objects. Raises ValueError that names
+        the object that the server refused; the objects before it stay.
         """
         return load_objects(self.core, manifests)
 
     def implant(self, objects: Manifests) -> int:
-        """Store objects exactly as they were read from another server, beside the stored ones; returns how many.
+        """Add objects exactly as they were read from another server to the stored objects. Returns their number.
 
-        In contrast to `load` nothing is admitted, defaulted, validated or renewed: uid, resourceVersion, generation,
-        managedFields, timestamps and status stay as they are. Definitions are stored first, wherever they stand. New
-        writes get resourceVersions above all of them. An object with the same name is replaced. The server's
-        controllers then look at everything. Times in the objects may lie in the past or the future of this server's
-        clock: `SimClock(start=...)` sets the clock to the moment of the reading.
+        Unlike `load`, this admits, defaults, validates and renews nothing: uid, resourceVersion, generation,
+        managedFields, timestamps and status stay as they are. CRDs are stored first, wherever they occur. An object
+        with the same name is replaced. New writes get resourceVersions above those of all objects. Afterwards the
+        server's controllers examine all objects. Times in the objects may be in the past or the future of this server's
+        clock: `SimClock(start=...)` sets the clock to the moment when the objects were read.
 
-        Watches end, and earlier resourceVersions expire. The server need not run. Raises ValueError that names an
-        object that cannot be stored (its kind is not served, or it occurs twice); nothing is stored then.
+        Watches end, and earlier resourceVersions expire. The server need not be running. Raises ValueError that names
+        an object that cannot be stored (its kind is not served, or it occurs twice); in this case nothing is stored.
 
         >>> obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "old", "namespace": "default",
         ...        "uid": "5c0b", "resourceVersion": "123456", "generation": 3}}
@@ -498,23 +500,25 @@ class ApiServer:
         return implant_objects(self.core, objects)
 
     def snapshot(self) -> Any:
-        """The present state, opaque, for `restore` of this or another server; cheap, since stored objects never change.
+        """The current state as an opaque value for `restore` on this or another server.
+
+        A snapshot is cheap, since stored objects never change.
         """
         return self.core.dump()
 
     def restore(self, state: Any, *, rewind: bool = False) -> None:
-        """Go back to a snapshot: watches end, earlier resourceVersions expire.
+        """Go back to a snapshot. Watches end, and earlier resourceVersions expire.
 
-        The resourceVersion goes on, as after a careful restore of etcd. With `rewind` it goes back too, as after a
-        careless restore: the server accepts a watch from a version of the future and sends it nothing, not even a
-        bookmark, until it reaches that version.
+        The resourceVersion continues to rise, as after a careful restore of etcd. With `rewind` it goes back too, as
+        after a careless restore. The server then accepts a watch from a future version and sends it nothing, not even a
+        bookmark, until the server reaches that version.
         """
         self.core.restore(state, rewind=rewind)
 
     def expire_history(self) -> None:
         """Forget all changes so far: older resourceVersions and continue tokens expire (410).
 
-        Watches go on, except watches that have not read their last changes yet.
+        Watches continue, except watches that have not yet read all changes.
         """
         self.core.compact()
 
@@ -527,7 +531,7 @@ class ApiServer:
         return self.core.cluster.registry.plural_of(name)
 
     def drop_connections(self) -> None:
-        """Break all connections, as a failing network does; new ones are accepted."""
+        """Break all connections like a failing network; new connections are accepted."""
         if self._listener is not None:
             self._listener.drop_connections()
         for transport in list(self._transports):

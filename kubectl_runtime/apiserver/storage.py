@@ -1,18 +1,18 @@
 """The state of a server: `Storage` (objects, history, watchers), `Registry` (served types), `Cluster` (both).
 
-Objects are kept as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`): every reader decodes its own
+Objects are stored as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`). Every reader decodes its own
 copy, lists and watch events are joined from bytes, and several API versions share one encoding. A `Version` never
-changes. A `Change` is one write; the changes of a type since the last compaction are its history. A read of the past
-undoes changes; each watch has a cursor of its own. A deletion has the last object, with the resourceVersion of the
-deletion, as its `new`.
+changes. A `Change` is one write; the changes of a type since the last compaction are its history. A read at an older
+resourceVersion undoes the later changes. Each watch has its own cursor. For a deletion, `Change.new` is the last object
+with the resourceVersion of the deletion.
 
-The cluster's one lock guards storage and registry. Handlers and controllers hold it for a read or a write, never while
-something is sent or a callback runs; callbacks of a change run once the lock is free (`locked`), and a write that calls
-a webhook releases it (`released`). `Registry.get` and `by_kind` are safe without the lock, and so is reading a
-`Version`, a `Change` or a `ServedResource`.
+The cluster's one lock guards storage and registry. Handlers and controllers hold the lock for a read or a write, but
+not while data is sent or a callback runs. Callbacks of a change run once the lock is free (`locked`), and a write that
+calls a webhook releases the lock (`released`). `Registry.get` and `by_kind` are safe without the lock, and so is
+reading a `Version`, a `Change` or a `ServedResource`.
 
 A `ServedResource` is one served (group, version, plural); the versions of one type share `storage` and differ in
-`version`. Through `Cluster.loopback`, set by the core, controllers and handlers make requests (loopback.py).
+`version`. Controllers and handlers make requests through `Cluster.loopback`, which the core sets (loopback.py).
 """
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from kubectl_runtime.core.meta.gvk import version_priority
 from kubectl_runtime.core.meta.selectors import shard_hash
 
 Cell = Callable[[Object, datetime], Any]
-"""Returns what a cell shows of an object at the time of a request."""
+"""Returns a cell's value for an object at the time of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a server-side table; table.py makes rows of them."""
+    """One column of a server-side table; table.py builds the rows."""
 
     name: str
     cell: Cell
@@ -62,7 +62,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True)
 class Subresource:
-    """A subresource in discovery; group and version are set only if its kind is of another group (Scale)."""
+    """A subresource in discovery; group and version are set only if its kind belongs to another group (Scale)."""
 
     name: str
     kind: str
@@ -87,12 +87,12 @@ class ServedResource:
     categories: tuple[str, ...] = ()
     subresources: tuple[Subresource, ...] = ()
     strategy: Strategy = field(default_factory=Strategy)
-    schema_loader: Callable[[], Schema] | None = None  # called on first use, so that start-up stays quick
+    schema_loader: Callable[[], Schema] | None = None  # called on first use, so that the server starts quickly
     columns: tuple[Column, ...] = ()
     is_custom: bool = False
     storage: str = ""  # the storage key, shared by all versions of the type; "" is "group/plural"
     storage_version_hash: str = ""
-    terminating: bool = False  # its definition is being deleted: discovery lists fewer verbs
+    terminating: bool = False  # the type's CRD is being deleted: discovery lists fewer verbs
     deprecation: str = ""  # the Warning header for requests of a deprecated version
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class ServedResource:
 
     @property
     def storage_group(self) -> str:
-        """The group under which the objects are stored and that validation errors name (core, for events.k8s.io)."""
+        """The group that storage and validation errors use (the core group for events.k8s.io)."""
         return self.storage.partition("/")[0]
 
     @cached_property
@@ -132,7 +132,7 @@ class ServedResource:
 
 
 class Registry:
-    """Resource types by (group, version, plural); groups and versions have the order of discovery."""
+    """Resource types by (group, version, plural). Groups and versions are in discovery order."""
 
     def __init__(self, types: Iterable[ServedResource] = ()) -> None:
         self._types: dict[tuple[str, str, str], ServedResource] = {}
@@ -144,7 +144,7 @@ class Registry:
             self.add(resource_type)
 
     def add(self, resource_type: ServedResource) -> None:
-        """Serve a type; it replaces one with the same group, version and plural."""
+        """Serve a type. It replaces a type with the same group, version and plural."""
         key = (resource_type.group, resource_type.version, resource_type.plural)
         if key in self._types:
             self.remove(self._types[key])
@@ -159,7 +159,7 @@ class Registry:
         self.revision += 1
 
     def remove(self, resource_type: ServedResource) -> None:
-        """Stop serving a type; a version or group without types is removed too."""
+        """Stop serving a type. A version or group that is left without types is removed too."""
         key = (resource_type.group, resource_type.version, resource_type.plural)
         if self._types.get(key) is not resource_type:
             return
@@ -196,7 +196,7 @@ class Registry:
         return list(self._groups.get(group, ()))
 
     def plural_of(self, name: str) -> str | None:
-        """The plural of a resource by its singular or short name; None for other names."""
+        """The plural of the resource with this singular or short name; None for other names."""
         types = list(self)
         if any(t.plural == name for t in types):
             return None
@@ -209,8 +209,8 @@ class Registry:
 SHARDED = "ShardedListAndWatch"  # lists and watches obey shardSelector (KEP-5866, alpha in 1.36)
 FEATURE_GATES = {SHARDED: False}  # the known feature gates with their defaults
 
-MAX_HISTORY = 200_000  # changes that are kept at most between compactions, over all types
-MAX_HISTORY_BYTES = 256 << 20  # bytes of encoded objects in these changes
+MAX_HISTORY = 200_000  # maximum number of changes in the history of all types together
+MAX_HISTORY_BYTES = 256 << 20  # maximum size of the encoded objects in these changes
 
 _encode = msgspec.json.Encoder().encode
 _decode = decoder_of(Object)
@@ -238,21 +238,21 @@ class Version:
     finalizers: tuple[str, ...]
     deleting: bool  # metadata.deletionTimestamp is set
     stored_as: str = ""  # the version in which a custom resource is stored; "" if all versions are the same
-    partial: bool = False  # the real server stores the rest with the next update, even one without changes
+    partial: bool = False  # values are missing that the next update stores, even if it changes nothing else
     hashed: int | None = None  # the hash of the uid, once a shardSelector needed it
-    converted: dict[Any, Version] | None = None  # what a conversion webhook made of it, by the strategy of a version
+    converted: dict[Any, Version] | None = None  # results of a conversion webhook, by the strategy of a version
     shared: Object | None = None  # the object, once `read` was called
 
     @property
     def uid_hash(self) -> int:
-        """The hash of the uid, by which a shardSelector divides objects."""
+        """The hash of the uid; a shardSelector selects objects by this hash."""
         if self.hashed is None:
             self.hashed = shard_hash(self.uid)
         return self.hashed
 
     @property
     def key(self) -> str:
-        """``namespace/name``, or the name. Lists have the order of these keys, as in etcd."""
+        """``namespace/name``, or the name of a cluster-scoped object. Lists are sorted by these keys, as in etcd."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     def decode(self) -> Object:
@@ -260,7 +260,7 @@ class Version:
         return _decode(b"{" + self.tail)
 
     def read(self) -> Object:
-        """The object without kind and apiVersion, decoded once for all callers, who change nothing in it."""
+        """The object without kind and apiVersion, decoded once for all callers. Callers must not change it."""
         if self.shared is None:
             self.shared = self.decode()
         return self.shared
@@ -272,7 +272,7 @@ class Version:
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """One write, as history keeps it."""
+    """One write in the history."""
 
     rv: int
     old: Version | None
@@ -281,7 +281,7 @@ class Change:
     left: Version | None = None  # `old` with this change's resourceVersion; made when a selector needs it
 
     def old_as_left(self) -> Version:
-        """The object before the change with the change's version, for a watch whose selector no longer matches."""
+        """`old` with the change's resourceVersion, for a watch whose selector no longer matches the object."""
         if self.left is None:
             assert self.old is not None
             self.left = restamped(self.old, self.rv)
@@ -289,7 +289,7 @@ class Change:
 
 
 def make_version(obj: Object, rv: int, fields: dict[str, str], stored_as: str = "") -> Version:
-    """Encode an object (with or without kind and apiVersion). Sets its resourceVersion, or drops it if `rv` is 0."""
+    """Encode an object (with or without kind and apiVersion). Sets its resourceVersion, or removes it if `rv` is 0."""
     metadata = obj["metadata"]
     metadata.pop("resourceVersion", None)
     if rv:
@@ -310,11 +310,11 @@ class Bucket:
     """The objects of one type, their sorted keys, and the type's history."""
 
     key: str
-    start: int  # the resourceVersion at which the type was first served: a watch cannot start before
+    start: int  # the resourceVersion at which the type was first served; a watch cannot start earlier
     objects: dict[str, Version] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     history: list[Change] = field(default_factory=list)
-    # changes dropped from the front of `history`: watchers' cursors count from the beginning
+    # number of changes dropped from the front of `history`; cursors of watches count these changes too
     base: int = 0
     listeners: list[Callable[[], None]] = field(default_factory=list)
     ended: bool = False  # the type is no longer served
@@ -325,7 +325,7 @@ class Bucket:
 
 
 def slice_of(objects: dict[str, Version], keys: list[str], namespace: str, start: str = "") -> Iterator[Version]:
-    """Objects in the order of their keys, in one namespace or all; `start` is the lowest key within them."""
+    """Objects in key order, in one namespace or all; `start` is the lowest key (in a namespace: the lowest name)."""
     prefix = f"{namespace}/" if namespace else ""
     for index in range(bisect_left(keys, prefix + start), len(keys)):
         if not keys[index].startswith(prefix):
@@ -338,7 +338,7 @@ class ObjectTooLarge(Exception):
 
 
 class Storage:
-    """All buckets, and the counter that orders every write."""
+    """The buckets of all types, and the resourceVersion counter that orders all writes."""
 
     def __init__(self) -> None:
         self.rv = 1
@@ -361,7 +361,7 @@ class Storage:
 
     def put(self, key: str, obj: Object, fields: dict[str, str], *, stored_as: str = "",
             max_bytes: int | None = None) -> Version:
-        """Store a new object, or a new version of one, under the next resourceVersion, which is also set in `obj`.
+        """Store an object, new or existing, with the next resourceVersion. Also sets this resourceVersion in `obj`.
 
         Raises ObjectTooLarge above `max_bytes`.
         """
@@ -399,7 +399,7 @@ class Storage:
             notify()
 
     def compact(self, rv: int) -> None:
-        """Forget the changes up to `rv`: older snapshots and watches expire."""
+        """Forget the changes up to `rv`, so that older snapshots and watches expire."""
         self.compacted = max(self.compacted, min(rv, self.rv))
         for bucket in self.buckets.values():
             count = bisect_left(bucket.history, self.compacted + 1, key=lambda change: change.rv)
@@ -410,7 +410,7 @@ class Storage:
                 bucket.base += count
 
     def snapshot(self, key: str, rv: int) -> tuple[dict[str, Version], list[str]]:
-        """The objects of a type as they were at `rv` (which must not be compacted), with their sorted keys."""
+        """The objects of a type as they were at `rv`, with their sorted keys; `rv` must not be compacted."""
         bucket = self.bucket(key)
         first = bisect_left(bucket.history, rv + 1, key=lambda change: change.rv)
         if first == len(bucket.history):
@@ -428,7 +428,7 @@ class Storage:
         return bucket.base + bisect_left(bucket.history, rv + 1, key=lambda change: change.rv)
 
     def drop(self, key: str) -> None:
-        """The type is no longer served: its watches end after the recorded changes."""
+        """Drop a type that is no longer served. Its watches end after the recorded changes."""
         bucket = self.buckets.pop(key, None)
         if bucket is None:
             return
@@ -439,7 +439,7 @@ class Storage:
             notify()
 
     def renew(self, key: str) -> None:
-        """The type is served again: its watches end, and none can start at an earlier resourceVersion."""
+        """Renew a type that is served again. Its watches end, and none can start at an earlier resourceVersion."""
         old = self.buckets.get(key)
         if old is None:
             return
@@ -449,14 +449,14 @@ class Storage:
             notify()
 
     def dump(self) -> tuple[int, dict[str, dict[str, Version]]]:
-        """The current state, for `load`; versions are shared, since they never change."""
+        """The current state for `load`. Versions are shared, since they never change."""
         return self.rv, {key: dict(bucket.objects) for key, bucket in self.buckets.items()}
 
     def load(self, state: tuple[int, dict[str, dict[str, Version]]], *, rv: int | None = None) -> None:
-        """Put a dumped state in place without history: watches end, older resourceVersions expire.
+        """Replace the state with a dumped one, without history. Watches end, and older resourceVersions expire.
 
-        `rv` is the resourceVersion to continue from, at least the dump's own; None takes the dump's own, which may move
-        the server back in time.
+        The server continues from `rv`, or from the dump's resourceVersion if that is higher. None takes the dump's
+        resourceVersion, which may move the server back in time.
         """
         for key in list(self.buckets):
             self.drop(key)
@@ -468,12 +468,12 @@ class Storage:
 
 
 Loopback = Callable[[HttpRequest, str], HttpResponse]
-"""Answers a request of a cluster component (``kube-controller-manager``), which may do everything. Raises StatusError
-for a refused request."""
+"""Answers a request of a cluster component (such as ``kube-controller-manager``), which may do everything. Raises
+StatusError if the request is refused."""
 
 
 class Cluster:
-    """The state that all parts of a server share: objects, types, lock, clock, randomness. `locked` is thread-safe."""
+    """The state that all parts of a server share: objects, types, lock, clock, randomness. Use it within `locked`."""
 
     def __init__(self, clock: Clock, types: Iterable[ServedResource], loopback: Loopback, *,
                  seed: int | None = None) -> None:
@@ -485,16 +485,19 @@ class Cluster:
         self.loopback = loopback
         self.controllers: frozenset[str] = frozenset()  # the names of the running controllers
         self.gates: frozenset[str] = frozenset()  # the enabled feature gates
-        self.warns = False  # the creation of an object that nothing acts on gets a Warning
-        self.turned_away = 0  # requests of the cluster's own components that webhooks refused
+        self.warns = False  # whether creating an object that nothing acts on returns a Warning
+        self.turned_away = 0  # number of refused requests of the cluster's own components that may succeed later
         self._lock = threading.RLock()
         self._depth = 0
         self._callbacks: dict[Callable[[], None], None] = {}
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock. Callbacks that became due run once it is free, also when the block raises: a refused request
-        may have written something before (a deletion of a collection that a precondition stops half-way)."""
+        """Hold the lock. Callbacks that became due run once the lock is free, even if the block raises.
+
+        A refused request may have written something before it failed (a precondition can stop a deletecollection
+        half-way).
+        """
         callbacks: list[Callable[[], None]] = []
         try:
             with self._lock:
@@ -512,11 +515,12 @@ class Cluster:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """Release the lock, however deep the calling thread holds it, and take it again at the end: for a wait for an
-        outside service, which may call back in. State that was read before may be outdated afterwards. Does nothing if
-        the lock is not held.
+        """Release the lock completely, however often the calling thread holds it, and take it again at the end.
+
+        Use it to wait for an outside service, which may call back into the server. State that was read before may be
+        outdated afterwards. Does nothing if the lock is not held.
         """
-        with self._lock:  # the holder sees its own depth: 0, unless it is within `locked`
+        with self._lock:  # the depth is 0 unless the calling thread is within `locked`
             depth, self._depth = self._depth, 0
             callbacks = list(self._callbacks) if depth else []
             if depth:
@@ -534,7 +538,7 @@ class Cluster:
                 self._depth = depth
 
     def call_unlocked(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the lock, which the caller holds, is free; only once if it is passed several times."""
+        """Call `callback` once when the lock is free, however often it is passed. The caller must hold the lock."""
         self._callbacks[callback] = None
 
     def new_uid(self) -> str:

@@ -1,4 +1,4 @@
-"""The rules of a kind, one `Strategy` object per resource type: what is filled in or refused, what a deletion does.
+"""The rules of a kind, one `Strategy` object per resource type: defaults, validation and deletion.
 
 - Order of a create: ``decode``, ``default``, managedFields (against ``blank``), ``admit`` with mutating policies and
   webhooks (if there are any), ``to_storage``, ``prepare_create``, the core's metadata, ``validate_create``,
@@ -8,13 +8,13 @@
   webhooks, quotas, ``stored_form``.
 - Order of a delete: ``grace_period``, the core's finalizers, ``prepare_delete`` if the object stays.
 
-Objects are plain dicts that belong to the request: hooks change them in place. `old` is read-only. The core validates
-``metadata`` (names, labels, annotations, finalizers, owner references); hooks return the causes of the rest. Strategies
-keep no state; the `StrategyContext` gives them other objects.
+Objects are plain dicts that belong to the request, and hooks change them in place. `old` is read-only. The core
+validates ``metadata`` (names, labels, annotations, finalizers, owner references); hooks return the causes for the rest
+of the object. Strategies keep no state; they read other objects through the `StrategyContext`.
 
-The real server checks ``metadata`` for every kind, and most kinds repeat some of these checks, so that a cause comes
-twice (`MetadataChecks`). On a create the kind's own checks come first, and the generic checks follow only if they found
-nothing. On an update both are made.
+The real server checks ``metadata`` for every kind, and most kinds repeat some of these checks, so that causes appear
+twice (`MetadataChecks`). On a create the kind's own checks come first, and the generic checks follow only if the kind's
+own found nothing. On an update both run.
 """
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from kubectl_runtime.apiserver.managedfields.entries import ResetFields, reset_f
 from kubectl_runtime.apiserver.names import dns_subdomain_errors
 from kubectl_runtime.apiserver.wire import Object
 
-WHOLE = "whole"  # names, labels, annotations, owners, finalizers: as at creation
-CHANGE = "change"  # what cannot change; labels, annotations and owners
+WHOLE = "whole"  # the checks of a create: names, labels, annotations, owners, finalizers
+CHANGE = "change"  # the checks of a change: immutable fields, and labels, annotations and owners
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataChecks:
-    """The kind's own checks at creation, on updates and on updates of /status, besides the generic checks."""
+    """A kind's own metadata checks besides the generic ones: on create, on update and on status update."""
 
     on_create: bool = True
     on_update: tuple[str, ...] = (CHANGE,)
     on_status: tuple[str, ...] = (CHANGE,)
-    qualified_finalizers: bool = True  # the kind's own checks refuse finalizers without a domain
+    qualified_finalizers: bool = True  # whether the kind's own checks refuse finalizers without a domain
 
     def of_update(self, subresource: str) -> tuple[str, ...]:
-        """The kind's own checks for a write to the object or to a subresource."""
+        """The kind's own checks for an update of the object or of a subresource."""
         return self.on_status if subresource == "status" else self.on_update
 
 
@@ -70,7 +70,7 @@ _CHECKS: dict[str, MetadataChecks] = {
 
 
 def checks_of(group: str, kind: str) -> MetadataChecks:
-    """The checks that a built-in kind makes itself; Events have them only through events.k8s.io."""
+    """The checks that a built-in kind makes itself. Events have own checks only in the API events.k8s.io."""
     return USUAL if group == "events.k8s.io" else _CHECKS.get(kind, USUAL)
 
 
@@ -85,7 +85,7 @@ class StrategyContext(Protocol):
 
     @property
     def identity(self) -> Object:
-        """The user in the form that objects show: username, uid, groups, extra."""
+        """The user as objects record it: username, uid, groups, extra."""
         ...
 
     @property
@@ -98,33 +98,33 @@ class StrategyContext(Protocol):
 
     @property
     def stored_bytes(self) -> bytes:
-        """The object that the path names as it is stored, as JSON; empty without one."""
+        """The stored JSON of the object that the path names, empty if it does not exist."""
         ...
 
     def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of a type in its storage form, of a namespace or all, in order; not to be changed."""
+        """The objects of a type in storage form, in order: of one namespace, or of all for "". Must not be changed."""
         ...
 
 
 class Strategy:
-    """The defaults of all hooks: a kind without generation, status rules or validation of its own, like ConfigMap."""
+    """The default hooks, which suit a kind without generation, status or validation of its own, such as ConfigMap."""
 
     delete_returns_object = False  # a delete returns the object instead of a Status
     allow_create_on_update = False  # a PUT of a missing object creates it (Lease)
     allow_unconditional_update = True  # a PUT without resourceVersion overwrites
     has_generation = False  # metadata.generation is 1 at creation and rises when `generation_part` changes
-    has_status = False  # there is a /status: writes to the object keep the old status, writes to /status the rest
+    has_status = False  # a /status exists: an update of the object keeps the status, an update of /status the rest
     supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
-    delete_warning = ""  # Warning header of a delete that names no propagation policy (Job)
+    delete_warning = ""  # Warning header of a delete without a propagation policy (Job)
     terminates = False  # a deletion first removes the contents (Namespace, CustomResourceDefinition)
     immortal: frozenset[str] = frozenset()  # the names of objects that cannot be deleted
-    immortal_text = ""  # why, in the kind's own words
-    collects_dependents = True  # propagation policies apply: not for Events, which own nothing
+    immortal_text = ""  # the message of that refusal
+    collects_dependents = True  # propagation policies apply (not for Events, which own nothing)
     metadata_checks: MetadataChecks = USUAL  # the metadata checks of the kind's own validation
-    checks_namespace = True  # creating in a Namespace that is missing or Terminating is refused
+    checks_namespace = True  # a create in a missing or terminating Namespace is refused
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """The stored form of an object of an API version (for example, events.k8s.io/v1 is stored as v1's Event)."""
+        """Convert an object from an API version to its stored form (events.k8s.io/v1 is stored as a v1 Event)."""
         return obj
 
     def from_storage(self, obj: Object, version: str) -> Object:
@@ -133,42 +133,48 @@ class Strategy:
 
     @property
     def converts(self) -> bool:
-        """Whether the stored form differs between the versions by more than apiVersion."""
+        """Whether API versions differ from the stored form by more than apiVersion."""
         return False
 
-    asks_webhook = False  # a webhook converts between the versions: it may fail, and takes time
+    asks_webhook = False  # a webhook converts between the versions, which takes time and may fail
 
     def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
-        """Stored objects, each with its stored version, as a version shows them. Called only for objects whose stored
-        version differs. Runs without the lock, or releases it. Raises StatusError."""
+        """Convert stored objects to an API version. `stored` pairs each object with the version it is stored in.
+
+        Called only for objects whose stored version differs. Runs without the lock, or releases it. Raises StatusError.
+        """
         return [self.from_storage(obj, version) for obj, _ in stored]
 
     def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
-        """Whether an object stored as a version would be stored the same way now; if not, even an update without
-        changes stores it again. `stored` decodes the object, which few kinds need."""
+        """Whether an object that is stored as version `stored_as` would be stored the same way today.
+
+        If not, even an update without changes stores it again. `stored` decodes the object, which few kinds need.
+        """
         return True
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:
-        """Convert a finished object to the form that is written. Returns it with the version of that form ("" for all).
-        Locking and errors as for `all_from_storage`."""
+        """Convert a finished object to the form to store. Returns that form and its version ("" if all are the same).
+
+        Locking and errors are as for `all_from_storage`.
+        """
         return obj, ""
 
     def decode(self, obj: Object) -> list[str]:
         """Give a received (or patched) object the shape of the real server's typed object, in place.
 
-        Empty optional fields are removed, fields that are always written (``status: {}``, ``firstTimestamp: null``) are
-        added, times and quantities get their canonical form, unknown fields are dropped. Returns the paths of the
-        unknown fields in order of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `BodyDecodeError`
-        (errors.py) for a value of the wrong JSON type; its text follows ``ConfigMap in version "v1" cannot be handled
-        as a ConfigMap: ``. The default does nothing.
+        Removes empty optional fields, adds fields that are always written (``status: {}``, ``firstTimestamp: null``),
+        canonicalizes times and quantities, and drops unknown fields. Returns the paths of the unknown fields in order
+        of appearance (``metadata.wrong``, ``spec.containers[0].x``). Raises `BodyDecodeError` (errors.py) for a value
+        of the wrong JSON type; its message is the part after ``ConfigMap in version "v1" cannot be handled as a
+        ConfigMap: ``. The default does nothing.
         """
         return []
 
     def default(self, obj: Object) -> None:
-        """Fill in the kind's own defaults; runs on every write, on the object in the request's version.
+        """Fill in the kind's own defaults, and those of a CRD's schema. Runs on every write, in the request's version.
 
-        In managedFields the values set here belong to the client; values that `prepare_create` sets have no owner.
-        (Defaults of a CRD's schema are applied here too.)
+        In managedFields the values that this hook sets belong to the client; values that `prepare_create` sets have no
+        owner.
         """
 
     def default_applied(self, obj: Object) -> None:
@@ -176,50 +182,52 @@ class Strategy:
         self.default(obj)
 
     def blank(self) -> Object:
-        """An object without content as `decode` shapes it, such as ``{"status": {"loadBalancer": {}}}``; a fresh copy.
+        """A new object without content, as `decode` shapes it, such as ``{"status": {"loadBalancer": {}}}``.
 
-        The managedFields of a create list only the differences from this object: ``resources: {}`` of a container is
+        The managedFields of a create list only the differences from this object: a container's ``resources: {}`` is
         listed, an empty ``spec: {}`` is not, and an object without content has no managedFields.
         """
         return {}
 
     def blank_shown(self) -> Object:
-        """`blank` as the object of a bookmark."""
+        """`blank` as a watch bookmark shows it."""
         return self.blank()
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add to a new object what the server's own admission plugins add. Mutating webhooks see it, and
-        `prepare_create` applies it again to their result, so it must be idempotent."""
+        """Apply the server's own mutating admission plugins to a new object, before mutating webhooks see the object.
+
+        `prepare_create` applies them again to the webhooks' result, so this must be idempotent.
+        """
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Drop fields that a client may not set and set the server's fields.
+        """Drop the fields that a client may not set, and set the server's fields.
 
-        The default drops status if there is a /status.
+        The default drops status if the kind has a /status.
         """
         if self.has_status:
             obj.pop("status", None)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Restore what this request may not change: status on the main resource, all but status on /status."""
+        """Restore the fields that the request may not change: status on the object, everything else on /status."""
         if subresource == "status":
             self.keep_all_but_status(new, old)
         elif self.has_status:
             self.keep("status", new, old)
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Fill in what validation does not see.
+        """Fill in values that validation does not see.
 
-        Returns True if a new object is stored without these values and shows them only when it is read: the next update
-        then stores them, even if nothing else changes.
+        Returns True if the real server would store a new object without these values and fill them in on each read. The
+        next update then stores them, even if nothing else changes.
         """
         return False
 
     def reset(self, subresource: str) -> ResetFields:
-        """The fields that a request cannot write, and so does not own in managedFields."""
+        """The fields that a request cannot write and therefore does not own in managedFields."""
         return reset_for(subresource, has_status=self.has_status)
 
     def generation_part(self, obj: Object) -> Any:
-        """The part of the object whose change raises metadata.generation (compared with ==)."""
+        """The part of the object whose changes raise metadata.generation."""
         return obj.get("spec")
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
@@ -231,19 +239,19 @@ class Strategy:
         return []
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """The problems of a name (or generateName prefix); the default requires a DNS subdomain."""
+        """The problems of a name, or with `prefix` of a generateName; the default requires a DNS subdomain."""
         return dns_subdomain_errors(name, prefix=prefix)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Texts for Warning headers of a create (old is None) or an update."""
+        """The texts of Warning headers for a create (`old` is None) or an update."""
         return []
 
     def grace_period(self, obj: Object, requested: int | None) -> int:
-        """Seconds between delete and the end of the object; 0 deletes at once."""
+        """Seconds from the delete request until the object is removed; 0 removes it at once."""
         return 0
 
     def holds_deletion(self, obj: Object) -> bool:
-        """Whether something besides metadata.finalizers keeps a deleted object (a Namespace's spec.finalizers)."""
+        """Whether something other than metadata.finalizers keeps a deleted object (a Namespace's spec.finalizers)."""
         return False
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
@@ -257,16 +265,16 @@ class Strategy:
         return False
 
     def selectable_fields(self, obj: Object) -> dict[str, str]:
-        """Values of field selectors besides metadata.name and metadata.namespace."""
+        """The values for field selectors, without metadata.name and metadata.namespace."""
         return {}
 
     def selectable_field_names(self) -> frozenset[str]:
-        """The fields that `selectable_fields` has; a selector with any other field is refused."""
+        """The keys of `selectable_fields`; a selector with any other field is refused."""
         return frozenset()
 
     @property
     def unsupported_field(self) -> str:
-        """The refusal of a field that is not selectable; ``{}`` stands for its name."""
+        """The message for a field that is not selectable, with ``{}`` for its name."""
         return "field label not supported: {}"
 
     def scale_paths(self) -> tuple[str, str, str] | None:
@@ -274,7 +282,7 @@ class Strategy:
         return None
 
     def scale_selector(self, obj: Object, path: str) -> str:
-        """The label selector that /scale shows, from the value at the selector path: a text is used as it is."""
+        """The label selector that /scale returns, read from `path`; a string is used as it is."""
         value: Any = obj
         for part in path.strip(".").split("."):
             value = value.get(part) if isinstance(value, dict) else None
@@ -282,7 +290,7 @@ class Strategy:
 
     @staticmethod
     def keep(key: str, new: Object, old: Object) -> None:
-        """Give `new` the value that `old` has under the key; remove the key if `old` has none."""
+        """Copy the value of `key` from `old` to `new`; remove the key from `new` if `old` does not have it."""
         if key in old:
             new[key] = old[key]
         else:

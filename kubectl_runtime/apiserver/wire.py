@@ -1,7 +1,7 @@
-"""The values that enter and leave the sans-I/O core: a request in, a response or a stream of watch events out.
+"""The types that enter and leave the sans-I/O core: a request in, a response or a stream of watch events out.
 
-The HTTP transport and the in-process transport use only these types, so that the core never sees a socket and the
-transport never sees an object. `parse` reads the target of a request from its path.
+The HTTP and in-process transports use only these types, so that the core never sees a socket and a transport never sees
+a Kubernetes object. `parse` reads the target of a request from its path.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Object = dict[str, Any]  # decoded JSON
 
 
 def parse_query(text: str) -> Query:
-    """The query as the real server reads it: a pair with a semicolon or a broken escape is ignored, not refused."""
+    """Decode a query like the real server: a pair with a semicolon or a broken escape is ignored, not refused."""
     pairs = (pair for pair in text.split("&") if pair and ";" not in pair and not _BAD_ESCAPE.search(pair))
     return parse_qsl("&".join(pairs), keep_blank_values=True)
 
 
 class EventStream(Protocol):
-    """The encoded events of one watch. The thread of the connection calls `poll`; any thread that writes may push.
+    """The encoded events of one watch. The connection's thread calls `poll`; any thread that writes may add events.
 
-    - ``poll()``: the next chunk (whole lines of JSON), or None: nothing is ready, or the stream has ended (``closed``).
-    - ``closed``: the server sends nothing more; chunks that are still queued come first.
-    - ``deadline``: monotonic seconds at which ``poll()`` has work without a write (bookmark, timeout).
-    - ``on_ready(f)``: f() is called, without the cluster's lock, whenever a chunk may be ready or the stream has ended.
-    - ``close()``: the client left; the core forgets the watch.
+    - ``poll()``: the next chunk (whole lines of JSON). None if nothing is ready or the stream has ended (``closed``).
+    - ``closed``: whether the stream ends; queued chunks are still sent first.
+    - ``deadline``: monotonic seconds at which ``poll()`` has work even without a write (bookmark, timeout).
+    - ``on_ready(f)``: call f(), without the cluster's lock, whenever a chunk may be ready or the stream has ended.
+    - ``close()``: the client has left, so the core forgets the watch.
     """
 
     @property
@@ -47,7 +47,7 @@ class EventStream(Protocol):
 
 
 class MessageConnection(Protocol):
-    """A websocket, for the one thread that serves it."""
+    """A websocket; only the thread that serves it may use it."""
 
     def receive(self) -> bytes | None:
         """The next message; None once the client has closed the connection or is gone."""
@@ -57,18 +57,18 @@ class MessageConnection(Protocol):
 
 
 class Session(Protocol):
-    """Serves a connection after a 101."""
+    """Serves a websocket connection after a 101 response."""
 
     def run(self, connection: MessageConnection) -> None:
-        """Serve the connection to its end in its own thread. Raises OSError if the client leaves before the end."""
+        """Serve the connection to its end in the calling thread. Raises OSError if the client leaves early."""
 
 
 @dataclass(slots=True)
 class HttpRequest:
     """One HTTP request as the core sees it.
 
-    The path is still percent-encoded, the query is a decoded list of pairs, and header names are lower case; repeated
-    headers have their values joined by commas.
+    The path is still percent-encoded, the query is a decoded list of pairs, and header names are lower case. The values
+    of a repeated header are joined by commas.
     """
 
     method: str
@@ -78,7 +78,7 @@ class HttpRequest:
     body: bytes = b""
     # (attribute, value) pairs of a verified client certificate
     peer_cert_subject: tuple[tuple[str, str], ...] | None = None
-    broken_body: str = ""  # why the body could not be read to its end
+    broken_body: str = ""  # why the body could not be read completely; "" if it was
 
     def param(self, name: str, default: str = "") -> str:
         """The first value of a query parameter, or the default."""
@@ -102,17 +102,17 @@ class HttpRequest:
 
 @dataclass(slots=True)
 class HttpResponse:
-    """One HTTP answer: a body, a stream of a watch, or with a 101 the session of a websocket."""
+    """One HTTP answer: a body, a watch stream, or for a 101 a websocket session."""
 
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
     stream: EventStream | None = None
     session: Session | None = None
-    delay: float = 0.0  # seconds on the clock before the answer is sent (the 3 s of a resourceVersion from the future)
+    delay: float = 0.0  # seconds on the clock before the answer is sent (3 s for a resourceVersion in the future)
 
     def header(self, name: str) -> str | None:
-        """The first value of a header, in any case of letters."""
+        """The first value of a header; its name is case-insensitive."""
         wanted = name.lower()
         for key, value in self.headers:
             if key.lower() == wanted:
@@ -125,7 +125,7 @@ _VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH
 
 @dataclass(slots=True)
 class RequestInfo:
-    """The target of a request. `verb` is RBAC's; for a path outside of resources the method in lower case."""
+    """The target of a request. `verb` is the RBAC verb, or the lower-case method for a non-resource path."""
 
     is_resource: bool
     verb: str
@@ -136,7 +136,7 @@ class RequestInfo:
     resource: str = ""
     name: str = ""
     subresource: str = ""
-    rest: tuple[str, ...] = ()  # further path segments, for example of proxy
+    rest: tuple[str, ...] = ()  # path segments after the subresource, for example of proxy
 
     @property
     def api_version(self) -> str:
@@ -145,7 +145,7 @@ class RequestInfo:
 
 
 def parse(request: HttpRequest) -> RequestInfo:
-    """The target of a request, as the real server's filters see it; the group need not exist."""
+    """The target of a request, as the real server's filters read it from the path; the group need not exist."""
     plain = RequestInfo(False, request.method.lower(), request.path)
     parts = unquote(request.path).removeprefix("/").rstrip("/").split("/")
     if parts[0] == "api" and len(parts) >= 3:
@@ -160,7 +160,7 @@ def parse(request: HttpRequest) -> RequestInfo:
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
-        # /namespaces/x/status and /finalize are subresources of the Namespace; everything else is inside it
+        # /namespaces/x/status and /finalize are subresources of the Namespace; other paths are resources inside it
         if len(parts) > 2 and parts[2] not in ("status", "finalize"):
             parts = parts[2:]
     name = parts[1] if len(parts) > 1 else ""
@@ -179,7 +179,7 @@ def _verb(request: HttpRequest, info: RequestInfo) -> str:
 
 
 def is_true(request: HttpRequest, name: str) -> bool:
-    """A boolean query parameter as the real server reads it: everything except "", "false" and "0" is true."""
+    """A boolean query parameter as the real server reads it: if present, it is true except for "false" and "0"."""
     if not request.has_param(name):
         return False
     return request.param(name).lower() not in ("false", "0")

@@ -1,8 +1,8 @@
-"""Creates and updates, from a decoded body to the stored version: what POST, PUT, PATCH and subresources share.
+"""Create and update, from a decoded body to the stored version; POST, PUT, PATCH and subresources share this code.
 
-The functions run under the cluster's lock. The lock is released while a webhook is called; a function raises
-`Overtaken` if the object changed in that time. `ctx` collects warnings. `Strategy` documents the order of the hooks.
-With fieldValidation Ignore an unknown or repeated field is accepted, with Warn it is a warning, with Strict refused.
+The functions run under the cluster's lock. The lock is released during a webhook call; a function raises `Overtaken` if
+the object changed during that call. `ctx` collects warnings. `Strategy` documents the order of the hooks. An unknown or
+repeated field is accepted with fieldValidation Ignore, causes a warning with Warn, and is refused with Strict.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RECREATED = "unable to create new content in namespace {} because it is being t
 
 
 def admit_create(ctx: RequestContext, meta: Object) -> None:
-    """Check that the namespace accepts new objects, and the CRD new instances. Raises the 403 or 404."""
+    """Check that the namespace accepts new objects and the CRD accepts new instances. Raises the 403 or 404."""
     crd = ctx.cluster.storage.get(STORAGE, "", ctx.type.qualified) if ctx.type.is_custom else None
     if crd is not None and is_terminating(crd):
         raise errors.forbidden(ctx.type.group, ctx.type.plural, meta.get("name") or "",
@@ -50,19 +50,19 @@ def admit_create(ctx: RequestContext, meta: Object) -> None:
 
 
 def admit_write(ctx: RequestContext, new: Object, old: Object | None) -> None:
-    """Check that a Role or binding grants no more than its writer has; `old` is None for a create."""
+    """Check that a Role or binding grants only permissions that its writer has; `old` is None for a create."""
     ctx.access.check_write(ctx.user_info, ctx.type.group, ctx.type.plural, new, old)
 
 
-MAX_BYTES = 3 << 19  # etcd's limit; built-in kinds are stored as protobuf, whose size is about that of their JSON
+MAX_BYTES = 3 << 19  # etcd's limit; the real server stores built-in kinds as protobuf, about as large as their JSON
 _GENERATE_ATTEMPTS = 8
 
 
 def check_namespace(ctx: RequestContext, obj: Object) -> None:
-    """Check that the object's namespace is the path's, or missing."""
+    """Check that the object's namespace is missing or the path's, and set it. Cluster-scoped objects lose theirs."""
     meta = obj["metadata"]
     if not ctx.type.namespaced:
-        meta.pop("namespace", None)  # the real server drops it silently
+        meta.pop("namespace", None)  # the real server also drops it silently
         return
     if meta.get("namespace") and meta["namespace"] != ctx.namespace:
         raise errors.bad_request(
@@ -81,19 +81,21 @@ def check_name(ctx: RequestContext, obj: Object) -> None:
 
 
 def schema_of(resource_type: ServedResource) -> Schema:
-    """The schema for patches and ownership; for a type without a schema it takes anything."""
+    """The schema for patches and ownership; for a type without a schema, one that allows any value."""
     return resource_type.schema or ANY
 
 
 def version_schemas(ctx: RequestContext) -> dict[str, Schema] | None:
-    """The schemas of the other served versions; None if there is only one version."""
+    """The schemas of all served versions by apiVersion; None if there is only one version."""
     served = ctx.cluster.registry.of_storage(ctx.type.storage)
     return {other.api_version: schema_of(other) for other in served} if len(served) > 1 else None
 
 
 def _put(ctx: RequestContext, obj: Object, fields: dict[str, str], current: Version | None) -> Version:
-    """Store an object over its current version (None if there is none). Raises `Overtaken` if another request changed
-    it during a webhook call."""
+    """Store an object over its current version (None for a new object).
+
+    Raises `Overtaken` if another request changed the object during a webhook call.
+    """
     stored_as = ""
     if ctx.type.is_custom:
         obj, stored_as = ctx.type.strategy.stored_form(obj)
@@ -113,7 +115,7 @@ def request_form(ctx: RequestContext, version: Version) -> Object:
 
 
 def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Version:
-    """Store a new, decoded object; `applied` if it already has its managedFields."""
+    """Store a new, decoded object. With `applied` the object already has its managedFields."""
     strategy, meta = ctx.type.strategy, obj["metadata"]
     check_namespace(ctx, obj)
     for key in NOT_ON_CREATE:
@@ -162,12 +164,12 @@ def create(ctx: RequestContext, obj: Object, *, applied: bool = False) -> Versio
 
 
 def _unstored(ctx: RequestContext) -> str:
-    """The API version of an answer whose object is not stored: the version of the request."""
+    """`Version.stored_as` for an object that is only returned and not stored: the request's API version."""
     return ctx.type.version if ctx.type.is_custom else ""
 
 
 def _stamp(ctx: RequestContext, meta: Object) -> None:
-    """Set the server's fields of a new object, whatever the client sent."""
+    """Set the server's metadata fields of a new object, whatever the client sent."""
     prefix = meta.get("generateName") or ""
     if prefix and not meta.get("name"):
         for _ in range(_GENERATE_ATTEMPTS):
@@ -190,7 +192,7 @@ def _refuse_existing(ctx: RequestContext, meta: Object) -> None:
 
 
 def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresource: str) -> Object:
-    """The new state with managedFields that record the changes against the old state (None for a create)."""
+    """The new state with updated managedFields for the changes since the old state (None for a create)."""
     assert ctx.options is not None
     return managedfields.update(
         old, new, manager=ctx.options.manager, api_version=ctx.type.api_version, schema=schema_of(ctx.type),
@@ -201,11 +203,12 @@ def with_managers(ctx: RequestContext, old: Object | None, new: Object, subresou
 
 def update(ctx: RequestContext, current: Version, old: Object, new: Object, subresource: str = "", *,
            applied: bool = False, view: Callable[[Object], Object] | None = None) -> Version:
-    """Store a new state of an object; `old` is `current` in the request's version, `new` is decoded. `view` returns the
-    object that validating webhooks see if the subresource has a kind of its own; mutating webhooks were called before.
+    """Store a new state of an object. `old` is `current` in the request's API version; `new` is decoded.
 
-    Returns the stored version: the current one if nothing changed. If the change removed the last finalizer of a
-    deleted object, the object is removed and the result shows it as the client sent it, with its last resourceVersion.
+    If the subresource has a kind of its own, `view` returns the object that validating webhooks see; mutating webhooks
+    must have been called before. Returns the stored version, which is `current` if nothing changed. If the change
+    removed the last finalizer of a deleted object, the object is removed; the result is then the object as the client
+    sent it, with its last resourceVersion.
     """
     strategy = ctx.type.strategy
     ctx.warnings += objectmeta.tidy_owners(new["metadata"], patched=ctx.request.method == "PATCH")
@@ -245,14 +248,14 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
         return answer
     is_old = current.partial or (current.stored_as and not strategy.is_up_to_date(current.decode, current.stored_as))
     if not is_old and same_json(without_times(new), without_times(before)):
-        return current  # also for an apply that only defaults make equal, with a new time in managedFields
+        return current  # also if an apply changes only times in managedFields, or differs only before defaulting
     if ctx.dry_run:
         return make_version(new, current.rv, fields, _unstored(ctx))
     return _put(ctx, new, fields, current)
 
 
 def is_finished(resource_type: ServedResource, obj: Object) -> bool:
-    """Whether nothing keeps a deleted object any more."""
+    """Whether nothing keeps a deleted object any longer, so that it can be removed."""
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
             and not resource_type.strategy.holds_deletion(obj))
@@ -263,13 +266,13 @@ def _check_version(ctx: RequestContext, current: Version, meta: Object) -> None:
     if sent and sent != current.rv:
         raise errors.conflict(ctx.type.group, ctx.type.plural, current.name)
     if not sent and not ctx.type.strategy.allow_unconditional_update:
-        # the real server also puts the plural where the kind should be
+        # the real server also uses the plural instead of the kind here
         raise errors.invalid(ctx.type.group, ctx.type.plural, current.name, [
             errors.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")])
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion in an object, 0 if there is none. Raises the 500 of a text that is not a number."""
+    """An object's resourceVersion as a number, 0 if it has none. Raises a 500 if it is not a number."""
     try:
         return parse_uint(text or "0")
     except ValueError as error:
@@ -277,7 +280,7 @@ def parse_version(text: str) -> int:
 
 
 def _sent_version(text: str) -> int:
-    """The resourceVersion that a new object was sent with; 0 also if it is not a number."""
+    """The resourceVersion that the client sent in a new object; 0 if there is none or it is not a number."""
     try:
         return parse_uint(text) if text else 0
     except ValueError:
@@ -308,7 +311,7 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
-    """The problems that refuse a strictly validated write; otherwise they become warnings or are ignored."""
+    """The error for field problems under strict validation, else "". Otherwise they become warnings or are ignored."""
     validation = ctx.options.field_validation if ctx.options else "Warn"
     if validation == "Strict" and problems:
         return "strict decoding error: " + ", ".join(problems)
@@ -318,14 +321,17 @@ def refusing(ctx: RequestContext, problems: list[str]) -> str:
 
 
 def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> None:
-    """Raise the 400 of a body with fields that are not allowed; `type_name` ends in version and kind."""
+    """Raise the 400 of a body with unknown or repeated fields, unless they only cause warnings or are ignored.
+
+    `type_name` ends in version and kind.
+    """
     version, kind = type_name.split(".")[-2:]
     if why := refusing(ctx, problems):
         raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
-    """Give a received object its typed shape and defaults; 400 if it does not fit."""
+    """Give a received object its typed shape and defaults. Raises a 400 if it does not fit."""
     kind, version = ctx.type.kind, ctx.type.version
     try:
         unknown = ctx.type.strategy.decode(obj)

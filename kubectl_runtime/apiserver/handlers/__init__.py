@@ -1,1 +1,1 @@
-"""Handlers, one module for each family of verbs; each takes the request's context and returns an answer."""
+"""Request handlers, one module for each family of verbs. A handler takes the request context and returns an answer."""

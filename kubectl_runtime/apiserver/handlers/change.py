@@ -38,7 +38,7 @@ def create(ctx: RequestContext) -> HttpResponse:
 
 
 def update(ctx: RequestContext) -> HttpResponse:
-    """Replace an object: 200; 201 where the kind allows a PUT to create."""
+    """Replace an object: 200; 201 if the PUT created it, which few kinds allow."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
     obj, keys = read_object(ctx.request, ctx.type)
     decode(ctx, obj, keys)
@@ -94,7 +94,7 @@ _GO_KINDS = {str: "string", int: "int64", float: "float64", bool: "bool", list: 
 
 @dataclass(slots=True)
 class Patched:
-    """The object after a patch, the keys of the patch, and the text for refusals."""
+    """The object after a patch, the keys of the patch, and the text that refusals quote."""
 
     value: Object
     keys: Keys
@@ -102,18 +102,21 @@ class Patched:
     is_map: bool = False
 
     def refuse_fields(self, ctx: RequestContext, unknown: list[str]) -> None:
-        """Raise the 422 of a patch, or of a result, with fields that are not allowed."""
+        """Raise the 422 for unknown or repeated fields, unless they only cause warnings or are ignored."""
         if why := refusing(ctx, self.keys.problems(unknown)):
             raise self.invalid(why)
 
     def misfit(self, error: errors.BodyDecodeError) -> str:
-        """The text of a result that does not fit its kind. The real server converts the result of a strategic merge
-        from a map instead of decoding text, and has other words for it."""
+        """The message for a result that does not fit its kind.
+
+        The real server converts the result of a strategic merge patch from a map instead of decoding text, which gives
+        other messages.
+        """
         if not self.is_map or error.misfit is None:
             return str(error)
         value, wanted, base = error.misfit
         found = _GO_KINDS[type(value)]
-        if base:  # Go converts between numbers, and numbers to texts, before it refuses the result
+        if base:  # Go first converts between number types, and integers to strings
             converts = found in ("int64", "float64") and base != "bool" and (base != "string" or found == "int64")
             return f"cannot convert {found} to {wanted}" if converts else f"unrecognized type: {base}"
         if wanted.startswith(("map[", "[]")):
@@ -121,13 +124,13 @@ class Patched:
         return f"cannot restore struct from: {found}"
 
     def invalid(self, why: str) -> errors.StatusError:
-        """The 422 of a patch whose result does not fit; it names no object."""
+        """The 422 of a patch whose result does not fit; its message names no object."""
         message = f' "" is invalid: patch: Invalid value: {errors.go_value(self.text)}: {why}'
         return errors.StatusError(422, "Invalid", message, causes=[errors.invalid_value("patch", self.text, why)])
 
 
 def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched:
-    """The object after a patch in one of the three formats."""
+    """The object after a patch in the format `media`."""
     if media == json_patch.STRATEGIC_MERGE_PATCH:
         strategic, keys = json_patch.read_strategic_merge_patch(data)
         new = patching.apply_strategic_merge_patch(current, strategic, schema)
@@ -180,7 +183,7 @@ def _decode_result(ctx: RequestContext, result: Patched, old: Object) -> Object:
 
 
 def _check_type(ctx: RequestContext, result: Patched, old: Object) -> None:
-    """Refuse a patch that changes the kind of an object. Built-in objects get a missing kind or version back."""
+    """Refuse a patch that changes an object's kind or apiVersion. Built-in kinds may remove them; they are restored."""
     new, kind, api_version = result.value, old["kind"], old["apiVersion"]
     if ctx.type.is_custom:
         _check_custom_type(ctx, result, kind, api_version)
@@ -205,7 +208,7 @@ def _check_custom_type(ctx: RequestContext, result: Patched, kind: str, api_vers
               for key, wanted in (("kind", kind), ("apiVersion", api_version)) if new[key] != wanted]
     if causes and ctx.info.subresource != "status":
         raise errors.invalid(new["apiVersion"].rpartition("/")[0], new["kind"], ctx.info.name, causes)
-    new["kind"], new["apiVersion"] = kind, api_version  # a status has those of the object, whatever the patch contains
+    new["kind"], new["apiVersion"] = kind, api_version  # a patch of the status cannot change them
 
 
 def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Version, int]:
@@ -221,9 +224,9 @@ def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Vers
         schema=writes.schema_of(ctx.type), now=ctx.now, subresource=subresource, blank=ctx.type.strategy.blank(),
         reset=ctx.type.strategy.reset(subresource), versions=writes.version_schemas(ctx))
     refuse_repeated(ctx, keys)
-    result = json_copy(result)  # it shares parts with its arguments
+    result = json_copy(result)  # the result shares parts with the arguments
     _decode_applied(ctx, result)
-    # The result's name counts, not the configuration's, which may omit it for an existing object.
+    # Check the result's name, since the configuration may omit the name for an existing object.
     writes.check_name(ctx, result)
     writes.check_namespace(ctx, result)
     if current is None or old is None:
@@ -234,14 +237,14 @@ def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Vers
 
 
 def refuse_repeated(ctx: RequestContext, keys: Keys) -> None:
-    """Raise the 400 of a configuration that has a key twice."""
+    """Raise the 400 of a configuration with repeated keys."""
     if why := refusing(ctx, keys.problems([])):
         why = why.removeprefix("strict decoding error: ")
         raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")
 
 
 def _refuse_uid(ctx: RequestContext, configuration: Object) -> None:
-    """Refuse an apply that names a uid if the object does not exist: it means an object that is gone."""
+    """Refuse an apply with a uid if the object does not exist: the client means an object that is gone."""
     if uid := configuration["metadata"].get("uid"):
         raise errors.conflict(ctx.type.group, ctx.type.plural, ctx.info.name, (
             f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"))

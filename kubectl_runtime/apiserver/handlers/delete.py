@@ -3,16 +3,19 @@
 The effect of a delete:
 
 - Without finalizers the object is removed.
-- With finalizers, or a policy that adds one, it sets deletionTimestamp (and deletionGracePeriodSeconds 0, generation +
-  1); the object stays until the last finalizer is removed.
-- For a kind with grace (Pod) it sets deletionTimestamp and the grace period first; with a period of 0 it then removes.
+- With finalizers, or a policy that adds a finalizer, the delete sets deletionTimestamp (and deletionGracePeriodSeconds
+  0, generation + 1). The object stays until the last finalizer is removed.
+- For a kind with a grace period (Pod) the delete first sets deletionTimestamp and the grace period. If the period is 0,
+  the object is then removed.
 - A Namespace or CRD becomes Terminating; its contents are deleted first.
-- A second delete changes only a grace period that becomes shorter, or without grace a propagation policy that differs.
+- A second delete has an effect only if it shortens the grace period or, for kinds without one, changes the propagation
+  policy.
 
-Eviction is a delete that PodDisruptionBudgets may refuse, and that first writes its reason into the Pod's conditions.
-Budgets do not protect a Pod that is not running. A Pod that is not ready is evicted if its budget has enough healthy
-Pods. Otherwise the one budget that selects it must allow a disruption, which is then counted in its status; only the
-controller ``disruption`` resets that count, so without it a test writes the budget's status.
+Eviction is a delete that first writes its reason into the Pod's conditions, and that PodDisruptionBudgets may refuse.
+Budgets do not protect a Pod that is Pending, finished or terminating. A Pod that is not ready is evicted if its budget
+has enough healthy Pods. Otherwise the budget that selects the Pod must allow a disruption, which is then counted in its
+status. Only the ``disruption`` controller resets that count; without this controller a test must write the budget's
+status.
 """
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ from kubectl_runtime.apiserver.writes import request_form
 from kubectl_runtime.core.codec.jsonbytes import json_copy
 from kubectl_runtime.core.meta.metav1 import format_time
 
-MAX_GRACE = 1 << 31  # seconds; a longer period has no end that can be written as a date
+MAX_GRACE = 1 << 31  # seconds; the end of a longer period may not be representable as a date
 
 
 def delete(ctx: RequestContext) -> HttpResponse:
@@ -64,7 +67,7 @@ def delete(ctx: RequestContext) -> HttpResponse:
 
 
 def delete_collection(ctx: RequestContext) -> HttpResponse:
-    """Delete the objects that a list with these options shows. The answer is that list, from before the deletion."""
+    """Delete the objects that a list with the same options returns. The answer is that list, as before the deletion."""
     if ctx.type.namespaced and not ctx.info.namespace:
         raise errors.method_not_allowed()
     form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=True)
@@ -74,7 +77,7 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
     _warn(ctx, options)
     with ctx.cluster.locked():
         found, metadata = page(ctx, listing)
-        found = form.own(found)  # objects that cannot be shown are not deleted
+        found = form.own(found)  # raises before any deletion if an object cannot be converted
         for version in found:
             attempt(ctx, partial(_remove_listed, ctx, version, options))
     return answer_bytes(ctx, form.many(found, metadata))
@@ -82,14 +85,16 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
 
 def _remove_listed(ctx: RequestContext, listed: Version, options: DeleteOptions) -> None:
     current = ctx.cluster.storage.get(ctx.type.storage, listed.namespace, listed.name)
-    if current is not None:  # a page may show an older state
+    if current is not None:  # a page may contain an older state
         remove(ctx, current, options)
 
 
 def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, asks: bool = True
            ) -> tuple[Version, bool]:
     """Delete an object as far as possible now. Returns the version for the answer, and whether the object is gone.
-    Calls webhooks before, unless `asks` is false; raises Overtaken if the object has changed then."""
+
+    Webhooks are called first, unless `asks` is false. Raises Overtaken if the object changed during these calls.
+    """
     strategy = ctx.type.strategy
     check_preconditions(ctx, current, uid=options.uid, rv=options.resource_version)
     if current.name in strategy.immortal:
@@ -125,13 +130,13 @@ def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, ask
     if options.dry_run:
         return current, True
     if asks and graceful:
-        # Surprising: twice, as the real server deletes it in two steps.
+        # Surprising: webhooks are called twice, since the real server deletes such an object in two steps.
         _consult(ctx, current, asks=True)
     return ctx.cluster.storage.delete(ctx.type.storage, current), True
 
 
 def _consult(ctx: RequestContext, current: Version, *, asks: bool) -> None:
-    """Check that the object can be read, and call webhooks if `asks` is true; both can prevent the deletion."""
+    """Check that the object can be converted, and call webhooks if `asks` is true. Both can refuse the deletion."""
     shown = request_form(ctx, current)
     if asks:
         admit_deletion(ctx, shown)
@@ -151,7 +156,7 @@ def _store(ctx: RequestContext, current: Version, obj: Object, options: DeleteOp
 
 
 def _terminate(ctx: RequestContext, current: Version, obj: Object, options: DeleteOptions) -> Version:
-    """Make a Namespace or CRD with contents Terminating, once."""
+    """Mark a Namespace or CRD with contents as Terminating, unless it already is."""
     if current.deleting:
         return current
     obj["metadata"]["deletionTimestamp"] = format_time(ctx.now)
@@ -160,7 +165,7 @@ def _terminate(ctx: RequestContext, current: Version, obj: Object, options: Dele
 
 
 def check_preconditions(ctx: RequestContext, current: Version, *, uid: str | None, rv: str | None) -> None:
-    """Check that the object is the one that the client means (None: any). Raises the 409."""
+    """Check uid and resourceVersion in the client's preconditions; None matches any. Raises the 409."""
     terminates = ctx.type.strategy.terminates
     plural = ctx.type.plural if terminates else ctx.type.kind
     for field, wanted, found, happened in (("UID", uid, current.uid, "deleted and then recreated"),
@@ -174,7 +179,7 @@ def check_preconditions(ctx: RequestContext, current: Version, *, uid: str | Non
 
 
 def _already_pending(meta: Object, options: DeleteOptions) -> bool:
-    """Whether a deletion in progress continues unchanged: only a shorter grace period changes it."""
+    """Whether a deletion in progress continues unchanged, because the request does not shorten the grace period."""
     period = meta.get("deletionGracePeriodSeconds")
     if period is None:
         return False
@@ -194,7 +199,7 @@ def _shorten_or_begin(meta: Object, period: int, now: datetime) -> None:
 
 
 def _mark(meta: Object, now: datetime) -> None:
-    """Mark the begin of a deletion without grace."""
+    """Mark the start of a deletion without a grace period."""
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = format_time(now)
         if meta.get("generation"):
@@ -204,11 +209,11 @@ def _mark(meta: Object, now: datetime) -> None:
 
 BUDGETS = ("policy", "poddisruptionbudgets")
 _UNGUARDED = ("Succeeded", "Failed", "Pending")
-_RETRY_AFTER = 10  # seconds, while the budget's controller has not seen its last change
+_RETRY_AFTER = 10  # seconds; used until the budget's controller has observed the budget's last change
 
 
 def evict(ctx: RequestContext) -> HttpResponse:
-    """Delete a Pod by way of an Eviction."""
+    """Delete a Pod through an Eviction, if its PodDisruptionBudget allows that."""
     ctx.options = write_options(ctx.request, "CreateOptions")
     eviction = read_request(ctx, "policy.v1.Eviction")
     if not eviction["metadata"].get("name"):
@@ -234,7 +239,7 @@ def evict(ctx: RequestContext) -> HttpResponse:
         wanted = raw.get("preconditions") or {}
         check_preconditions(ctx, current, uid=wanted.get("uid") or None, rv=wanted.get("resourceVersion") or None)
         if not raw["dryRun"]:
-            still(ctx, current)  # webhooks are called for the budget too
+            still(ctx, current)  # the write to the budget may have called webhooks too
             current = _tell(ctx, current, pod)
         if wanted.get("resourceVersion"):
             raw["preconditions"]["resourceVersion"] = str(current.rv)  # includes the eviction's own change
@@ -245,7 +250,7 @@ def evict(ctx: RequestContext) -> HttpResponse:
 
 
 def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
-    """Store the condition that announces the disruption, if it is missing."""
+    """Store the DisruptionTarget condition in the Pod's status, if it is missing."""
     conditions = list(pod["status"].get("conditions") or ())
     wanted = {"type": "DisruptionTarget", "status": "True", "lastProbeTime": None,
               "lastTransitionTime": format_time(ctx.now), "reason": "EvictionByEvictionAPI",
@@ -257,7 +262,7 @@ def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
 
 
 def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run: bool) -> None:
-    """Raise the refusal of an eviction, or else count the eviction in the budget."""
+    """Raise the refusal if a budget does not allow the eviction; otherwise count the eviction in the budget."""
     budgets = [budget for budget in ctx.objects(*BUDGETS, ctx.namespace)
                if (selector := label_selector(budget["spec"].get("selector"))) is not None
                and selector.matches(current.labels)]
@@ -273,7 +278,7 @@ def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run:
 
 
 def _count(ctx: RequestContext, budget: Object, pod: str) -> None:
-    """Record the disruption in the budget's status, as a component of the cluster."""
+    """Record the disruption in the budget's status, with a request by a cluster component."""
     status, meta = budget["status"], budget["metadata"]
     left = status["disruptionsAllowed"] - 1
     change: Object = {"disruptionsAllowed": left, "disruptedPods": {pod: format_time(ctx.now)}}

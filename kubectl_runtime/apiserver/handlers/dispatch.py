@@ -1,4 +1,4 @@
-"""Finds the handler of a request to a resource, by verb and subresource; 405 and 404 for what a type does not serve."""
+"""Finds the handler of a resource request by verb and subresource. Raises 405 or 404 if the type does not serve it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubectl_runtime.apiserver.writes import admit_create
 
 Handler = Callable[[RequestContext], HttpResponse]
 
-CREATE_ONLY = ("create",)  # reviews and bindings: they cannot be read or listed
+CREATE_ONLY = ("create",)  # reviews and bindings, which cannot be read or listed
 MAIN: dict[str, Handler] = {"create": create, "get": get, "list": list_, "watch": watch, "update": update,
                             "patch": patch, "delete": delete, "deletecollection": delete_collection}
 PART: dict[str, Handler] = {"get": get, "update": update, "patch": patch}
@@ -31,7 +31,7 @@ SUBRESOURCES: dict[str, dict[str, Handler]] = {
 
 
 def handle_resource(ctx: RequestContext) -> HttpResponse:
-    """Answer a request to a resource. Raises the StatusError of a refusal."""
+    """Answer a request to a resource. Raises StatusError if it is refused."""
     info = ctx.info
     if info.subresource:
         return _subresource(ctx)
@@ -52,7 +52,7 @@ def handle_resource(ctx: RequestContext) -> HttpResponse:
 
 
 def _check_builtin(ctx: RequestContext) -> None:
-    """Check that the type has a route for the method; HEAD has none."""
+    """Check that the built-in type has a route for the method; HEAD has no route."""
     info, on_object = ctx.info, bool(ctx.info.name)
     misplaced = ctx.type.namespaced and not info.namespace
     if ctx.type.verbs == CREATE_ONLY and (on_object or misplaced):
@@ -63,7 +63,8 @@ def _check_builtin(ctx: RequestContext) -> None:
 
 
 def _check_custom(ctx: RequestContext) -> None:
-    """Check a request to a custom resource. It is dispatched by verb: a create ignores the name in the path."""
+    """Check a request to a custom resource. Such requests are dispatched by verb; a create ignores a name in the path.
+    """
     if not ctx.info.verb:
         raise _verb_refused(ctx)
     if ctx.info.verb in ("update", "patch") and not ctx.info.name:
@@ -74,7 +75,7 @@ def _subresource(ctx: RequestContext) -> HttpResponse:
     info, declared = ctx.info, ctx.type.subresource(ctx.info.subresource)
     further = info.rest and "proxy" not in info.subresource and not ctx.type.is_custom
     if declared is None or further:
-        if ctx.type.is_custom:  # surprising: the same as for a missing object
+        if ctx.type.is_custom:  # surprising: the same answer as for a missing object
             raise errors.not_found(ctx.type.group, ctx.type.plural, info.name)
         raise errors.no_such_resource()
     if ctx.request.method == "HEAD" and not ctx.type.is_custom:

@@ -1,6 +1,6 @@
 """Subresources of Pods that are actions: binding, logs, exec, attach, port-forward.
 
-`server.kubelet` decides the answers of all except binding.
+`server.kubelet` decides all answers except those to binding.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHANNELS = ("stdin", "stdout", "stderr", "tty")
 
 
 def read_log(ctx: RequestContext) -> HttpResponse:
-    """Answer with the log of the container, which a test set or which runs; 204 while its Pod has no node."""
+    """Answer with the container's log, set by a test or empty for a running Pod. 204 while the Pod has no node."""
     request = ctx.request
     selection = _selection(ctx)
     pod = _pod(ctx)
@@ -85,7 +85,7 @@ def port_forward(ctx: RequestContext) -> HttpResponse:
         if handler is None:
             raise not_given(ctx, "portforward", "server.kubelet.portforward(pod, port, function)", f"port {port}")
         handlers.append((port, handler))
-    if not handlers:  # kubectl names the ports only inside its SPDY connection
+    if not handlers:  # kubectl sends the ports only inside its SPDY connection
         raise not_given(ctx, "portforward", "server.kubelet.portforward(pod, port, function)", "no port")
     protocol = _protocol(ctx.request, (V4,))
     session = ForwardSession(f"{ctx.namespace}/{ctx.info.name}", handlers)
@@ -93,7 +93,7 @@ def port_forward(ctx: RequestContext) -> HttpResponse:
 
 
 def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> ContainerLog:
-    """The log of a container without a log set by a test: empty if Pods run and the container has started."""
+    """The log of a container for which no test set a log: empty if Pods run and the container has started."""
     if not ctx.kubelet.rules.in_use:
         raise not_given(ctx, "log", "server.kubelet.logs(pod, text)", container)
     status = pod.get("status") or {}
@@ -112,7 +112,7 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
 
 
 def not_given(ctx: RequestContext, what: str, how: str, part: str) -> errors.StatusError:
-    """The refusal of a request for which a test set nothing: it names the request and what was set."""
+    """The refusal of a request that no handler of a test answers; it names the request and the existing handlers."""
     given = ctx.kubelet.given(what)
     known = f"there is one for {given}" if given else "there is none"
     return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: "
@@ -143,7 +143,7 @@ def _pod(ctx: RequestContext) -> Object:
 
 
 def _admitted(ctx: RequestContext, kind: str, options: Object) -> Object:
-    """The options of a connection after the webhooks, which may refuse it."""
+    """The options of a connection after the webhooks, which may change the options or refuse the connection."""
     if not ctx.hooks:
         return options
     shaped, _ = encoding.shape({**options, "kind": kind, "apiVersion": "v1"}, f"core.v1.{kind}")
@@ -192,7 +192,7 @@ def _selection(ctx: RequestContext) -> Selection:
 
 
 def read_request(ctx: RequestContext, type_name: str) -> Object:
-    """The body of a request for the Pod in the path."""
+    """Read and check the body of a request for the Pod that the path names."""
     value, unknown, keys = encoding.read_shape(ctx.request, type_name)
     kind = type_name.rpartition(".")[2]
     refuse_fields(ctx, type_name, keys.problems(unknown, mixed=True))
@@ -204,14 +204,14 @@ def read_request(ctx: RequestContext, type_name: str) -> Object:
 
 
 def bind(ctx: RequestContext) -> HttpResponse:
-    """Assign a Pod to a Node, once."""
+    """Assign a Pod to a Node. Refused if the Pod already has a node."""
     ctx.options = query.write_options(ctx.request, "CreateOptions")
     binding = read_request(ctx, "core.v1.Binding")
     if binding["metadata"].get("name") != ctx.info.name:
         raise errors.bad_request("name in URL does not match name in Binding object")
     binding = admit_unstored(ctx, {"kind": "Binding", "apiVersion": "v1", **binding})
     target, kind = binding["target"].get("name"), binding["target"].get("kind") or ""
-    # Surprising: an invalid Binding is answered with an error of the server.
+    # Surprising: the answer to an invalid Binding is a 500.
     if kind not in ("", "Node"):
         raise errors.bare_500(f'target.kind: Unsupported value: "{kind}": supported values: "Node", "<empty>"')
     if not target:

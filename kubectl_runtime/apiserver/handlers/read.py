@@ -1,13 +1,13 @@
 """GET of an object and of a collection: paging, selectors, and the state that a resourceVersion selects.
 
-The state by resourceVersion and resourceVersionMatch:
+A list returns this state, by resourceVersion and resourceVersionMatch:
 
-- unset: the present. (A match without a resourceVersion is refused.)
-- 0, with no match or NotOlderThan: the present; a limit is ignored.
-- N, with no match and a limit: the past, at exactly N (surprising, but so the real server reads it).
-- N, without match and limit, or with NotOlderThan: the present; 504 after 3 s if N does not exist yet.
-- N, with Exact: the past, at exactly N; 410 if compacted.
-- in a continue token: the past of the first page; 410 with a new token if compacted.
+- unset: the current state. (A match without a resourceVersion is refused.)
+- 0, with no match or NotOlderThan: the current state; a limit is ignored.
+- N, with no match but a limit: the state at exactly N (surprising, but the real server does the same).
+- N, with neither match nor limit, or with NotOlderThan: the current state; 504 after 3 s if N does not exist yet.
+- N, with Exact: the state at exactly N; 410 if compacted.
+- in a continue token: the state of the first page; 410 with a new token if compacted.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class ListRequest:
 
 
 def get(ctx: RequestContext) -> HttpResponse:
-    """Answer with one object, or its /status: always the present one, but the requested resourceVersion must exist."""
+    """Answer with the current state of an object or its /status. The requested resourceVersion must exist."""
     if ctx.request.has_param("export") and is_true(ctx.request, "export"):
         raise errors.bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     try:
         wanted = parse_version(ctx.request.param("resourceVersion"))
     except ValueError as error:
-        raise errors.bare_500(str(error)) from None  # surprising: not a 400, and without a reason
+        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
     with ctx.cluster.locked():
         if wanted > ctx.cluster.storage.rv:
             raise errors.resource_version_too_large(wanted, ctx.cluster.storage.rv)
@@ -66,7 +66,7 @@ def read_list_request(ctx: RequestContext) -> ListRequest:
     """Read the query of a list or watch. Raises a 400 if it is malformed."""
     request = ctx.request
     fields = _fields(ctx.type, request.param("fieldSelector"))
-    if ctx.info.name:  # in the old form of a watch
+    if ctx.info.name:  # only in the old form of a watch
         if fields and not fields.matches({"metadata.name": ctx.info.name, "metadata.namespace": ctx.info.namespace}):
             raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
         fields = FieldSelector((("metadata.name", True, ctx.info.name),))
@@ -83,7 +83,7 @@ def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
     strategy = resource_type.strategy
     names = strategy.selectable_field_names()
     supported = {"metadata.name"} | names
-    if resource_type.namespaced or not names:  # surprising: also cluster-scoped kinds without own fields
+    if resource_type.namespaced or not names:  # surprising: also for cluster-scoped kinds without own fields
         supported |= {"metadata.namespace"}
     return parse_fields(text, supported, strategy.unsupported_field)
 
@@ -111,19 +111,19 @@ def list_(ctx: RequestContext) -> HttpResponse:
 
 
 def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Object]:
-    """The objects of a list or of one page, and the list's metadata; the cluster's lock is held."""
+    """The objects of a list or of one page, and the list's metadata. The caller must hold the cluster's lock."""
     rv, start, limit, objects, keys = _state(ctx, listing)
     items = slice_of(objects, keys, ctx.namespace, start)
     selected = (version for version in items if select(listing, version))
     found = list(islice(selected, limit) if limit else selected)
     metadata: Object = {"resourceVersion": str(rv)}
     if limit and len(found) == limit and not _is_single(ctx, listing):
-        rest = sum(1 for _ in items)  # matching or not: the real server does not look ahead
+        rest = sum(1 for _ in items)  # matching or not, since the real server does not check further objects
         if rest:
             metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
-            metadata["remainingItemCount"] = rest  # of all shards together
-    if listing.shards is not None and not ctx.type.is_custom:  # surprising: custom resources have none
+            metadata["remainingItemCount"] = rest  # counts all shards together
+    if listing.shards is not None and not ctx.type.is_custom:  # surprising: not for custom resources
         metadata["shardInfo"] = {"selector": listing.shards.text}
     return found, metadata
 
@@ -136,7 +136,7 @@ def _is_single(ctx: RequestContext, listing: ListRequest) -> bool:
 
 
 def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, dict[str, Version], list[str]]:
-    """The state to show: its resourceVersion, the key to start at, the limit, the objects, their sorted keys."""
+    """The state to return: its resourceVersion, the first key, the limit, the objects, and their sorted keys."""
     storage, key = ctx.cluster.storage, ctx.type.storage
     bucket = storage.bucket(key)
     if listing.token:
@@ -162,13 +162,13 @@ def _state(ctx: RequestContext, listing: ListRequest) -> tuple[int, str, int, di
         return wanted, "", listing.limit, *storage.snapshot(key, wanted)
     if wanted > storage.rv:
         raise errors.resource_version_too_large(wanted, storage.rv)
-    # resourceVersion=0 is served by the cache, which has no pages
+    # the real server answers resourceVersion=0 from its cache, without pages
     limit = 0 if listing.rv and not wanted else listing.limit
     return storage.rv, "", limit, bucket.objects, bucket.keys
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion as a number, 0 for ""; ValueError if it is invalid. (01 is read as 1.)"""
+    """A resourceVersion as a number, 0 for "". Raises ValueError if it is invalid. (01 is read as 1.)"""
     try:
         return parse_uint(text) if text else 0
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Subresources with bodies of their own kind: /scale (``autoscaling/v1`` Scale), and the token of a service account.
 
-The token is an opaque text, not a JWT: only this server knows its user. It expires on the server's clock. The
-object that it is bound to (a Pod, a Secret, a Node) must exist when the token is issued, and may be deleted later.
+A token is an opaque string, not a JWT: only this server knows its user. It expires on the server's clock. The object
+that a token is bound to (a Pod, Secret or Node) must exist when the token is issued, and may be deleted later.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def get_scale(ctx: RequestContext) -> HttpResponse:
 
 
 def update_scale(ctx: RequestContext) -> HttpResponse:
-    """Replace the Scale: missing replicas are 0."""
+    """Replace the Scale; missing replicas count as 0."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
     scale, unknown, keys = encoding.read_shape(ctx.request, _SCALE)
     _check_kind(scale)
@@ -74,7 +74,7 @@ def patch_scale(ctx: RequestContext) -> HttpResponse:
 
 
 def _check_kind(scale: Object) -> None:
-    """Check the kind and version of a body, which may omit them."""
+    """Check kind and apiVersion of a body, if they are present."""
     kind, api_version = scale.get("kind") or "Scale", scale.get("apiVersion") or "autoscaling/v1"
     if (kind, api_version) != ("Scale", "autoscaling/v1"):
         raise errors.bad_request(f'{kind} in version "{api_version.rpartition("/")[2]}" cannot be handled as a Scale: '
@@ -87,7 +87,7 @@ def _schema() -> Schema:
 
 
 def _updated(ctx: RequestContext, old: Object, new: Object) -> Object:
-    """A new Scale with the managers that it has after an update."""
+    """The new Scale with its managedFields after an update."""
     assert ctx.options is not None
     return managedfields.update(old, new, manager=ctx.options.manager, api_version="autoscaling/v1", schema=_schema(),
                                 now=ctx.now, subresource="scale")
@@ -138,7 +138,7 @@ def _scale_of(ctx: RequestContext, obj: Object) -> Object:
 
 
 def _replicas(ctx: RequestContext) -> dict[str, tuple[str, ...]]:
-    """The path of the replicas in each served version of the kind, as path elements of managedFields."""
+    """The path of the replicas in each served version, as path elements of managedFields."""
     served = ctx.cluster.registry.of_storage(ctx.type.storage)
     paths = {other.api_version: other.strategy.scale_paths() for other in served}
     return {version: tuple("f:" + name for name in found[0].strip(".").split("."))
@@ -146,7 +146,7 @@ def _replicas(ctx: RequestContext) -> dict[str, tuple[str, ...]]:
 
 
 def _owned(ctx: RequestContext, current: Version) -> Object:
-    """The Scale of an object with the managers of its replicas."""
+    """The Scale of an object, with the managedFields entries that own the replicas."""
     scale = _scale(ctx, current)
     managers = managedfields.to_scale(current.decode()["metadata"].get("managedFields"), _replicas(ctx))
     return {**scale, "metadata": {**scale["metadata"], "managedFields": managers}} if managers else scale
@@ -173,7 +173,7 @@ def _store(ctx: RequestContext, current: Version, before: Object, scale: Object)
     target = new
     for parent in parents:
         target = target.setdefault(parent, {})
-        if not isinstance(target, dict):  # a custom resource may have any value there
+        if not isinstance(target, dict):  # in a custom resource this may be any value
             raise errors.bare_500(f"failed to set replicas: .{parent} is no object")
     target[last] = replicas
     _give_back(ctx, new["metadata"], meta.get("managedFields"))
@@ -203,7 +203,7 @@ _NO_NUMBER = ('TokenRequest in version "v1" cannot be handled as a TokenRequest:
 
 
 def create_token(ctx: RequestContext) -> HttpResponse:
-    """Issue a token: 201 with the token in status."""
+    """Issue a token: 201 with the token in the status."""
     ctx.options = query.write_options(ctx.request, "CreateOptions")
     asked = admit_unstored(ctx, {"kind": "TokenRequest", "apiVersion": f"{GROUP}/v1", **_read(ctx)})
     spec = _spec(asked)
@@ -229,7 +229,7 @@ def create_token(ctx: RequestContext) -> HttpResponse:
 
 
 def _check_metadata(ctx: RequestContext, metadata: Object) -> None:
-    """Check name and namespace: they may be missing, but must be the path's."""
+    """Check that name and namespace are missing or equal to the path's."""
     for key, wanted, what in (("name", ctx.info.name, "name"), ("namespace", ctx.namespace, "namespace")):
         if metadata.get(key) not in (None, "", wanted):
             why = f"must match the service account {what} if specified"
@@ -238,7 +238,7 @@ def _check_metadata(ctx: RequestContext, metadata: Object) -> None:
 
 
 def _check_bound(ctx: RequestContext, reference: Object | None) -> None:
-    """Check that the object to which a token is bound exists; the cluster's lock is held."""
+    """Check that the object that a token is bound to exists. The caller must hold the cluster's lock."""
     if not reference:
         return
     api_version, kind, name = (reference.get(key) or "" for key in ("apiVersion", "kind", "name"))

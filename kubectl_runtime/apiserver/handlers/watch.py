@@ -1,15 +1,15 @@
 """GET with watch=true: `OpenWatch`, the stream of one watch, and the handler that opens it.
 
-A watch walks along its type's history with a cursor of its own; nothing is queued per watch. It ends without an event
+A watch reads its type's history with its own cursor; nothing is queued per watch. It ends without an event
 
-- at timeoutSeconds;
+- when timeoutSeconds have passed;
 - when its type is no longer served, after the events of the deletion;
-- when unread history was compacted: the client's next request gets the 410;
-- when an object cannot be converted, which is logged: the client's next list gets the 500;
+- when unread history was compacted (the client's next request gets the 410);
+- when an object cannot be converted (this is logged, and the client's next list gets the 500);
 - when the client is gone (`close()`).
 
-A plain bookmark is sent every minute, and once about two seconds before the timeout. A watch from a version of the
-future, as after a restore of the database, is silent until that version is reached.
+If the client allows bookmarks, one is sent every minute and one two seconds before the timeout. A watch from a future
+version, as after a restore of the database, is silent until the server reaches that version.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from kubectl_runtime.core.base.guard import guarded_logger
 
 log = guarded_logger(__name__)
 
-BATCH = 500  # changes that are read at once under the lock
-CHUNK = 1 << 16  # bytes after which a chunk is sent even if more events are ready
+BATCH = 500  # maximum number of changes that are read at once under the lock
+CHUNK = 1 << 16  # size in bytes at which a chunk is sent even if more events are ready
 BOOKMARK_EVERY = 60.0
 BOOKMARK_BEFORE_END = 2.0
-DEFAULT_TIMEOUT = (1800.0, 3600.0)  # the real server's: a random value in between, unless the client sets one
+DEFAULT_TIMEOUT = (1800.0, 3600.0)  # without timeoutSeconds: a random value in this range, as on the real server
 
 
 class OpenWatch:
-    """The events of one watch; implements `wire.EventStream`. `poll` and `close` belong to one thread."""
+    """The events of one watch. Implements `wire.EventStream`. `poll` and `close` must be called from one thread."""
 
     def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
                  since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
-        """The cluster's lock is held. `initial` objects are sent first, as ADDED, in the state of version `since`."""
+        """The caller must hold the cluster's lock. `initial` objects, as of version `since`, are sent first as ADDED."""
         self._cluster = cluster
         self._bucket = bucket
         self._form = form
@@ -64,28 +64,28 @@ class OpenWatch:
 
     @property
     def deadline(self) -> float | None:
-        """When a bookmark or the end is due."""
+        """When the next bookmark or the end of the watch is due."""
         return min(self._next_bookmark, self._end) if self._bookmarks else self._end
 
     def on_ready(self, callback: Callable[[], None]) -> None:
-        """Call back when something may be ready; at once if something already is."""
+        """Call `callback` now, and then whenever events may be ready."""
         self._ready = callback
         callback()
 
     def _mark(self) -> None:
-        """Note a stored change of the type; the reader is notified once the cluster's lock, which is held, is free."""
+        """Notify the reader of a change once the cluster's lock is free; the caller must hold the lock."""
         if self._ready is not None:
             self._cluster.call_unlocked(self._ready)
 
     def close(self) -> None:
-        """End the watch: the client is gone, or the stream has ended."""
+        """End the watch, because the client is gone or the stream has ended."""
         self._closed = True
         with self._cluster.locked():
             if self._mark in self._bucket.listeners:
                 self._bucket.listeners.remove(self._mark)
 
     def poll(self) -> bytes | None:
-        """The next events as one chunk; None if there are none now (or no more: `closed`)."""
+        """The next events as one chunk; None if there are none now or the watch has ended (`closed`)."""
         while not self._closed:
             if chunk := self._take(self._pending):
                 return chunk
@@ -104,7 +104,7 @@ class OpenWatch:
                 if size >= CHUNK:
                     break
         except errors.StatusError as error:
-            log.warning("a watch of %s in %s ends: %s", self._form.type.qualified, self._form.type.version, error)
+            log.warning("ending a watch of %s in %s: %s", self._form.type.qualified, self._form.type.version, error)
             self.close()
         return b"".join(taken)
 
@@ -125,7 +125,8 @@ class OpenWatch:
         return not changes or changes[0].rv > self._began
 
     def _read_on(self, changes: list[Change]) -> list[Change]:
-        """Read on after changes that the client believes to have seen: the rest of `changes`, or the next ones."""
+        """Skip changes up to the version that the client already has: return the rest of `changes`, or the next ones.
+        """
         return [change for change in changes if change.rv > self._began] or self._read()
 
     def _timers(self) -> bytes | None:
@@ -138,7 +139,7 @@ class OpenWatch:
         return None
 
     def _is_ahead(self) -> bool:
-        """Whether the client is at a version that the server has not reached (again)."""
+        """Whether the client is at a version that the server has not reached yet."""
         with self._cluster.locked():
             return self._cluster.storage.rv < self._began
 
@@ -159,7 +160,7 @@ class OpenWatch:
                 yield line
 
     def _line(self, change: Change) -> bytes:
-        """The event of a change as this watch sees it; b"" if none."""
+        """The event of a change for this watch; b"" if the watch does not see the change."""
         if self._namespace and change.new.namespace != self._namespace:
             return b""
         before = change.old is not None and select(self._listing, change.old)
@@ -168,12 +169,12 @@ class OpenWatch:
         after = select(self._listing, change.new)
         if after:
             return self._form.event("MODIFIED" if before else "ADDED", change.new)
-        # An object that no longer matches is shown in its old state, with the resourceVersion of the change.
+        # An object that no longer matches is sent in its old state, with the resourceVersion of the change.
         return self._form.event("DELETED", change.old_as_left()) if before else b""
 
 
 class ErrorStream:
-    """A stream of one ERROR event, or of none, for a watch that fails after its headers were sent."""
+    """A stream of at most one ERROR event, for a watch that fails after its headers were sent."""
 
     closed = False
     deadline: float | None = None
@@ -182,17 +183,17 @@ class ErrorStream:
         self._line = b'{"type":"ERROR","object":%s}\n' % encode(error.to_status()) if error else None
 
     def poll(self) -> bytes | None:
-        """Return the event at the first call; afterwards the stream is closed."""
+        """Return the event on the first call. The call that returns None closes the stream."""
         line, self._line = self._line, None
         self.closed = line is None
         return line
 
     def on_ready(self, callback: Callable[[], None]) -> None:
-        """Calls back at once."""
+        """Call `callback` at once."""
         callback()
 
     def close(self) -> None:
-        """Does nothing."""
+        """Mark the stream as closed."""
         self.closed = True
 
 
@@ -208,14 +209,14 @@ def watch(ctx: RequestContext) -> HttpResponse:
     try:
         wanted = parse_version(listing.rv)
     except ValueError as error:
-        raise errors.bare_500(str(error)) from None  # surprising: not a 400, and without a reason
+        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
     bookmarks = is_true(ctx.request, "allowWatchBookmarks")
     asked = ctx.request.has_param("sendInitialEvents")
-    # Without a resourceVersion the real server sends the initial events and their bookmark without being asked.
+    # Without a resourceVersion the real server sends the initial events and their bookmark by default.
     initial_events = is_true(ctx.request, "sendInitialEvents") if asked else not wanted
     headers = [("Content-Type", ctx.media.content_type)]
     if ctx.media.transform == "PartialObjectMetadataList":
-        return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: not a 406; no event can be written
+        return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: no 406, but no event either
     with ctx.cluster.locked():
         storage = ctx.cluster.storage
         bucket = storage.bucket(ctx.type.storage)
@@ -226,14 +227,14 @@ def watch(ctx: RequestContext) -> HttpResponse:
             since = storage.rv
             initial = [version for version in bucket.scan(ctx.namespace) if select(listing, version)]
             if ctx.type.strategy.asks_webhook:
-                initial = form.own(initial, cached=True)  # reports what cannot be shown, as a list does
+                initial = form.own(initial, cached=True)  # an object that cannot be converted is an error, as in a list
             stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=initial,
                                initial_end=bookmarks, bookmarks=bookmarks)
             return HttpResponse(200, headers, stream=stream)
         since = wanted or storage.rv
         oldest = max(storage.compacted, bucket.start)
         if since < oldest:
-            # Surprising: an expired watch is answered with 200, and the error is an event.
+            # Surprising: the answer to an expired watch is a 200 with the error as an event.
             expired = errors.expired(f"too old resource version: {wanted} ({oldest})")
             return HttpResponse(200, headers, stream=ErrorStream(expired))
         stream = OpenWatch(ctx.cluster, bucket, form, ctx.namespace, listing, since=since, initial=None,

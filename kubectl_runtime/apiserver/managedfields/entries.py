@@ -1,6 +1,6 @@
 """The entries of ``metadata.managedFields``: reading, writing, identity, limits, and how changes move ownership.
 
-An entry is identified by manager, operation and subresource, for updates (not for appliers) also by apiVersion.
+An entry is identified by manager, operation and subresource; an Update entry also by apiVersion.
 """
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ Identity = tuple[str, str, str, str]
 
 
 class EntryError(ValueError):
-    """An entry that the server cannot read; the whole list then counts as absent."""
+    """An entry is malformed. The whole list then counts as absent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry; `time` is the RFC 3339 text or "", `fields` is the set (never changed in place)."""
+    """One entry; `time` is in RFC 3339 or "", `fields` is the set of owned paths (never changed in place)."""
 
     manager: str
     operation: str
@@ -51,16 +51,16 @@ class Entry:
 
     @property
     def identity(self) -> Identity:
-        """The parts that distinguish the entry from others."""
+        """The parts that identify the entry."""
         version = "" if self.operation == APPLY else self.api_version
         return (self.manager, self.operation, version, self.subresource)
 
     def with_fields(self, fields: Fields) -> Entry:
-        """The entry with another set."""
+        """A copy of the entry with other `fields`."""
         return replace(self, fields=fields)
 
     def title(self) -> str:
-        """The manager's name in messages: ``"beta"``, ``"kubectl-edit" with subresource "status" using v1``."""
+        """The manager in messages: ``"beta"``, ``"kubectl-edit" with subresource "status" using v1``."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -71,7 +71,7 @@ Managed = dict[Identity, Entry]
 
 
 def read(raw: Any) -> Managed:
-    """The entries of a managedFields list. Raises `EntryError` if one of them is malformed."""
+    """The entries of a managedFields list. Raises `EntryError` if an entry is malformed."""
     managed: Managed = {}
     for item in raw or ():
         entry = _read_entry(item)
@@ -80,7 +80,7 @@ def read(raw: Any) -> Managed:
 
 
 def read_or_empty(raw: Any) -> Managed:
-    """The entries of a list, none if it is malformed."""
+    """The entries of a managedFields list; none if the list is malformed."""
     try:
         return read(raw)
     except EntryError:
@@ -114,7 +114,7 @@ def _is_set(node: Any) -> bool:
 
 @lru_cache(4096)
 def _is_item(key: str) -> bool:
-    """Whether a path element is that of a list item: keys, a value or a number, in JSON."""
+    """Whether a path element identifies a list item by keys, by value or by index, in JSON."""
     try:
         value = json.loads(key[2:])
     except ValueError:
@@ -123,7 +123,7 @@ def _is_item(key: str) -> bool:
 
 
 def is_reset(raw: Any) -> bool:
-    """Whether a list resets all managers: it is empty, or has one empty entry."""
+    """Whether a managedFields list resets all managers: an empty list, or a list with one empty entry."""
     return raw is not None and (raw == [] or (len(raw) == 1 and not any((raw[0] or {}).values())))
 
 
@@ -149,12 +149,12 @@ def _write_entry(entry: Entry) -> dict[str, Any]:
 
 
 def drop_empty(managed: Managed) -> Managed:
-    """The entries that own something."""
+    """The entries that own at least one field."""
     return {identity: entry for identity, entry in managed.items() if entry.fields}
 
 
 def cap_updaters(managed: Managed) -> Managed:
-    """At most `MAX_UPDATERS` entries of updates: each version's oldest are joined as ``ancient-changes``."""
+    """The entries with at most `MAX_UPDATERS` updaters: the oldest of each version are joined as ``ancient-changes``."""
     updaters = sorted((entry for entry in managed.values() if entry.operation == UPDATE), key=_rank)
     surplus = len(updaters) - MAX_UPDATERS
     if surplus <= 0:
@@ -174,7 +174,7 @@ def cap_updaters(managed: Managed) -> Managed:
 
 
 def _while_surplus(updaters: list[Entry], surplus: int) -> Iterable[Entry]:
-    """The oldest entries, until enough of them were joined with an earlier entry of their version."""
+    """Yield the oldest entries until enough of them can be joined with an earlier entry of their version."""
     versions: set[str] = set()
     for entry in updaters:
         if surplus == 0:
@@ -192,10 +192,10 @@ NEVER_OWNED_METADATA = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class ResetFields:
-    """The paths that a request cannot write, whatever its body contains; the request does not own them.
+    """The paths that a request cannot write, and therefore does not own, whatever its body contains.
 
-    `drop` are paths that are left out with everything below them (``("status",)`` on the main resource of a kind with
-    /status); `keep`, if set, is the only path that counts (``("status",)`` on /status).
+    `drop` are paths that are removed with everything below them (``("status",)`` on the main resource of a kind with
+    /status). If `keep` is set, only this path remains (``("status",)`` on /status).
     """
 
     drop: tuple[tuple[str, ...], ...] = ()
@@ -214,7 +214,7 @@ STATUS = ResetFields(drop=(("status",),))
 
 
 def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
-    """The paths that a request to the object or a subresource cannot write, for a kind with or without /status."""
+    """The `ResetFields` of requests to the object or a subresource, for a kind with or without /status."""
     if subresource == "status":
         return ALL_BUT_STATUS
     return STATUS if has_status else NO_RESET
@@ -222,10 +222,10 @@ def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The written kind: the request's version and schema, and the schemas of the other served versions.
+    """The kind that is written: the request's version and schema, and the schemas of the other served versions.
 
     An entry of a version that is no longer served is dropped at the next change. `versions` is None for kinds whose
-    versions all have the fields of `schema`, as far as ownership goes.
+    versions all have the same fields as `schema` for the purpose of ownership.
     """
 
     api_version: str
@@ -241,7 +241,7 @@ class Target:
 
 
 def strip(fields: Fields) -> Fields:
-    """The set without the paths that have no owner: type, name, uid and similar ones, and metadata itself."""
+    """The set without the paths that never have an owner: apiVersion, kind, name, uid and similar, metadata itself."""
     result = {key: node for key, node in fields.items() if key not in NEVER_OWNED}
     if "f:metadata" in result:
         metadata = {key: node for key, node in result["f:metadata"].items() if key not in NEVER_OWNED_METADATA}
@@ -253,7 +253,8 @@ def strip(fields: Fields) -> Fields:
 
 
 def known_versions(managed: Managed, target: Target) -> Managed:
-    """The entries of served versions, adapted to the present schema: no paths below what is now a single leaf."""
+    """The entries of served versions, adapted to the current schema: paths below a field that is now a leaf are removed.
+    """
     result = {}
     for identity, entry in managed.items():
         schema = target.schema_of(entry.api_version)
@@ -273,14 +274,14 @@ def _collapse(fields: Fields, schema: Schema) -> Fields:
 
 
 def conversion_error(old: Object, new: Object, managed: Managed, target: Target, writer: Identity | None = None) -> str:
-    """Why the objects cannot be compared in the versions of the other managers; "" if they can.
+    """Why the objects cannot be compared in the API versions of the other managers; "" if they can.
 
-    Versions of a custom resource are converted by name only, so a field that is unknown to one of them cannot be
-    compared.
+    Converting a custom resource here changes only the apiVersion, so a field that is unknown in one of the versions
+    cannot be compared.
     """
     for version in {entry.api_version for identity, entry in managed.items() if identity != writer}:
         schema = target.schema_of(version)
-        if version == target.api_version or schema is None or schema.name:  # named schemas are of built-in kinds
+        if version == target.api_version or schema is None or schema.name:  # only built-in kinds have named schemas
             continue
         for what, obj in (("old", old), ("new", new)):
             if found := typed_errors(obj, schema):
@@ -290,10 +291,11 @@ def conversion_error(old: Object, new: Object, managed: Managed, target: Target,
 
 def take_over(old: Object, new: Object, managed: Managed, target: Target, *, writer: Identity | None = None,
               changes: tuple[Fields, Fields] | None = None) -> tuple[Managed, dict[Identity, Fields]]:
-    """(entries without the paths that the change took from them, the paths taken from each other manager by value).
+    """Take the changed and removed paths away from the other managers.
 
-    The writer's own entry (None if there is none) is not touched. Entries that own nothing any more are dropped.
-    `changes` is the comparison of the two objects in the request's version, if the caller has it.
+    Returns (the remaining entries, the paths that each other manager lost because their value changed). The entry of
+    `writer` is not touched; None if there is no such entry. Entries that own nothing any longer are dropped. `changes`
+    is the comparison of both objects in the request's version, if the caller already has it.
     """
     by_version: dict[str, tuple[Fields, Fields]] = {}
     if changes is not None:

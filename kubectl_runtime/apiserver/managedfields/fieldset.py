@@ -1,15 +1,17 @@
-"""Sets of field paths in the stored form of managedFields (FieldsV1), their algebra, and the comparison of values.
+"""Sets of field paths in the stored form of managedFields (FieldsV1), set operations, and the comparison of values.
 
-A set is a dict of path elements: ``f:name`` a field or map key, ``k:{"name":"x"}`` an item of a map list, ``v:"x"`` an
-item of a set, each with its child node. In a node ``"."`` means that the path itself belongs to the set; a node without
-children is a member and written ``{}``. So ``{"f:data": {".": {}, "f:k": {}}}`` holds ``.data`` and ``.data.k``, and
-``{"f:data": {"f:k": {}}}`` only the latter. The root is not a path: an empty root is the empty set.
+A set is a dict of path elements, each with its child node: ``f:name`` is a field or map key, ``k:{"name":"x"}`` an item
+of a map list, ``v:"x"`` an item of a set. ``"."`` in a node means that the path itself belongs to the set. A node
+without children, ``{}``, also belongs to the set. So ``{"f:data": {".": {}, "f:k": {}}}`` contains ``.data`` and
+``.data.k``, but ``{"f:data": {"f:k": {}}}`` contains only ``.data.k``. The root is not a path: an empty root is the
+empty set.
 
 All functions are pure: they never change their arguments, but results may share nodes with them. Functions that only
-remove paths keep the order of keys; `ordered` and `compare` give the server's order.
+remove paths keep the order of keys; `ordered` and `compare` return the real server's order.
 
 Surprising details of the real server: a map or list that becomes non-empty is itself a new path (``"."``) only if it
-was absent before, not if it was null or empty; two empty values that differ (null and {}) count as one modified leaf.
+was absent before, but not if it was null or empty. Two empty values that differ (null and {}) count as one modified
+leaf.
 """
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from kubectl_runtime.core.codec.jsonbytes import equal_json
 Fields = dict[str, Any]
 SELF = "."
 _encode = msgspec.json.Encoder().encode
-_REMEMBERED_BYTES = 4096  # of a list whose node is remembered
+_REMEMBERED_BYTES = 4096  # maximum size of a list whose node is cached
 
 
 def is_member(node: Fields) -> bool:
@@ -36,14 +38,14 @@ def is_member(node: Fields) -> bool:
 
 
 def _node(member: bool, children: Fields) -> Fields | None:
-    """A node, or None if it is empty."""
+    """A node from its parts, None if it contains no path."""
     if not children:
         return {} if member else None
     return {SELF: {}, **children} if member else children
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """The paths of either set."""
+    """The paths that are in at least one of the sets."""
     if not first or not second:
         return first or second
     result = dict(first)
@@ -92,7 +94,7 @@ def intersection(first: Fields, second: Fields) -> Fields:
 
 
 def contains(fields: Fields, path: tuple[str, ...]) -> bool:
-    """Whether a path (of path elements, ``("f:data", "f:k")``) belongs to the set."""
+    """Whether a path of path elements, such as ``("f:data", "f:k")``, belongs to the set."""
     node = fields
     for element in path:
         if element not in node:
@@ -124,7 +126,7 @@ def only(fields: Fields, path: tuple[str, ...]) -> Fields:
 
 
 def paths(fields: Fields, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The paths of the set in the server's order: at each level its members, then what lies deeper."""
+    """The paths of the set in the real server's order: at each level its members, then the deeper paths."""
     names = sorted(name for name in fields if name != SELF)
     for name in names:
         if is_member(fields[name]):
@@ -134,7 +136,7 @@ def paths(fields: Fields, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def ordered(fields: Fields) -> Fields:
-    """The same set with its keys in the server's order."""
+    """The same set with its keys in the real server's order."""
     result: Fields = {}
     for key in sorted(fields):
         node = fields[key]
@@ -143,12 +145,12 @@ def ordered(fields: Fields) -> Fields:
 
 
 def path_text(path: tuple[str, ...]) -> str:
-    """A path in messages: ``.spec.containers[name="main"].image``."""
+    """A path as messages show it: ``.spec.containers[name="main"].image``."""
     return "".join(element_text(element) for element in path)
 
 
 def element_text(element: str) -> str:
-    """A path element in messages: ``.data``, ``[name="main"]``, ``[="value"]``, ``[0]``."""
+    """A path element as messages show it: ``.data``, ``[name="main"]``, ``[="value"]``, ``[0]``."""
     kind, _, rest = element.partition(":")
     if kind == "f":
         return "." + rest
@@ -159,7 +161,7 @@ def element_text(element: str) -> str:
 
 
 class ItemError(ValueError):
-    """An item that cannot be identified; the text is the server's."""
+    """A list item cannot be identified; the message is the real server's."""
 
 
 def item_element(schema: Schema, item: Any) -> str:
@@ -183,7 +185,7 @@ def _keyed(schema: Schema, item: Any) -> str:
         raise ItemError(f"associative list with keys may not have {what}")
     keys = schema.map_keys
     parts = []
-    # A missing key stands for its default; without a default it is not part of the identity.
+    # A missing key counts as its default; a key without a default is not part of the identity.
     for key in sorted(keys):
         if key in item:
             value = item[key]
@@ -208,12 +210,12 @@ def _key_text(value: Any) -> str:
 
 @lru_cache(maxsize=4096)
 def _named(key: str, name: str) -> str:
-    """The element of an item that is identified by a single text, as most are."""
+    """The path element of an item with a single string key, the usual case."""
     return f"k:{{{encode_basestring(key)}:{encode_basestring(name)}}}"
 
 
 def by_element(schema: Schema, items: Any) -> dict[str, list[Any]]:
-    """The items of a list by their path element, in order; items without identity are left out."""
+    """The items of a list by path element, in order; items without identity are left out."""
     index: dict[str, list[Any]] = {}
     key = schema.map_keys[0] if len(schema.map_keys) == 1 else ""
     for item in items or ():
@@ -238,7 +240,7 @@ def compare(old: Value, new: Value, schema: Schema) -> tuple[Fields, Fields]:
 
 
 def all_paths(value: Any, schema: Schema) -> Fields:
-    """The node of a value that is entirely new (or removed): its own path and every path below it."""
+    """The node of a value that is completely new or removed: its own path and every path below it."""
     if schema.leaf or not value:
         return {}
     if isinstance(value, dict):
@@ -269,13 +271,13 @@ def _items(value: list[Any], schema: Schema) -> Fields:
 
 @lru_cache(maxsize=512)
 def _list_paths(schema: Schema, text: bytes) -> Fields:
-    """The node of a list that is entirely new. Objects of one template repeat their lists of containers and ports."""
+    """The node of a completely new list. Cached, since objects of one template have equal container and port lists."""
     return _items(msgspec.json.decode(text), schema)
 
 
 @lru_cache(maxsize=1024)
 def _flat_node(schema: Schema, keys: tuple[str, ...]) -> Fields | None:
-    """The node of a map with these keys, whatever its values are; None if one of its fields is not a leaf."""
+    """The node of a map with these keys, whatever their values are; None if a field is not a leaf."""
     if all((schema.field(key) or ANY).leaf for key in keys):
         return {SELF: {}, **{"f:" + key: {} for key in sorted(keys)}}
     return None
@@ -297,7 +299,7 @@ def _compare_maps(old: Value, new: Value, schema: Schema, changed: Fields, remov
 
 
 def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fields, removed: Fields) -> None:
-    """Compare two present values that differ; `name` is their path element."""
+    """Compare two values that are both present and differ; `name` is their path element."""
     below_changed: Fields = {}
     below_removed: Fields = {}
     itself = False
@@ -313,7 +315,7 @@ def _compare(before: Any, after: Any, schema: Schema, *, name: str, changed: Fie
     else:
         old_map = before if isinstance(before, dict) else None
         new_map = after if isinstance(after, dict) else None
-        # Where any value is allowed, replacing a map by a scalar or list, or the reverse, changes the path.
+        # If any value is allowed, replacing a map by a scalar or list (or the reverse) changes the path itself.
         mixed = schema.kind == "any" and not all(value is None or isinstance(value, dict) for value in (before, after))
         itself = mixed or not (old_map or new_map)
         _compare_maps(old_map or {}, new_map or {}, schema, below_changed, below_removed)
@@ -338,7 +340,7 @@ def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed:
         if len(olds) > 1 and len(news) > 1:  # repeated items count as one value
             changed[name] = {}
             continue
-        # Repeated items are one leaf: it is removed or added as a whole, whatever single item replaces it.
+        # Repeated items count as one leaf, which is removed or added as a whole, whatever single item replaces them.
         if len(olds) > 1:
             removed[name] = {}
         elif olds and len(news) != 1:

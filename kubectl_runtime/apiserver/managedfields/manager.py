@@ -1,19 +1,19 @@
 """`update` and `apply`: the effect of a write on an object and on its ``metadata.managedFields``.
 
-- Update (create, PUT, patches): the writer owns the fields that it added or changed, besides those that it owned
-  before; other managers lose them, and all managers lose removed fields. The time of the writer's entry changes only if
-  it took something.
+- Update (create, PUT, patches): the writer owns the fields that it added or changed, and keeps the fields that it owned
+  before. Other managers lose the changed fields, and all managers lose removed fields. The time of the writer's entry
+  changes only if the writer gained a field or changed a value.
 - Apply (server-side apply): the configuration is merged into the object. Fields that the applier applied before and no
   longer applies are removed unless another manager owns them. Values that differ from other managers' are conflicts.
 
-An update of an object without managers (they were reset) adds none; at the first apply all existing fields go to the
-manager ``before-first-apply``. All functions are pure: arguments are never changed, the result may share parts with
+If an object's managers were reset, an update adds no manager, and the first apply gives all existing fields to the
+manager ``before-first-apply``. All functions are pure: arguments are never changed, but the result may share parts with
 them.
 
-A Scale shows the owners of the replicas, and a write to it changes the entries of the object. The following surprising
-details of the real server are kept on purpose. Any write to /scale splits the managedFields entry of an updater that
-owns the replicas; the new part has no time, like every entry that is read from a Scale. The two parts then have one
-identity, so that the next write reads only the last of them, and the replicas have no owner.
+A Scale contains the owners of the replicas, and a write to the Scale changes the entries of the object. The following
+surprising details of the real server are kept on purpose. Any write to /scale splits the managedFields entry of an
+updater that owns the replicas. The new part has no time, like every entry that is read from a Scale. Both parts then
+have the same identity, so that the next write reads only the last part, and the replicas have no owner.
 """
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ from kubectl_runtime.core.meta.metav1 import format_time
 
 
 def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) -> Object:
-    """`merged` without the paths of the applier's last set that no entry of `managed` (including its new entry) owns.
+    """`merged` without the paths that the applier owned in its entry `last` and that no entry of `managed` owns now.
 
-    An item or struct that still contains owned fields stays. If the version of the last set is no longer served,
-    nothing is removed.
+    An item or struct that still contains owned fields stays. If the API version of `last` is no longer served, nothing
+    is removed.
     """
     schema = target.schema_of(last.api_version) if last else None
     if last is None or schema is None or not last.fields:
         return merged
     now = managed[last.identity]
     if now.api_version == last.api_version and not difference(last.fields, now.fields):
-        return merged  # every path of the last set is applied again
+        return merged  # all paths of `last` are applied again
     previous = named_members(last.fields, schema)
     pruned = remove(merged, previous, schema) or {}
     versions = [last.api_version, *({entry.api_version for entry in managed.values()} - {last.api_version})]
@@ -88,7 +88,7 @@ def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) 
 
 
 def _add_back_owned(merged: Object, pruned: Object, owned: Fields, schema: Schema) -> Object:
-    """`merged` without the paths that are missing in `pruned` and have no owner among the managers of a version."""
+    """`merged` without the paths that are missing in `pruned`, except the paths in `owned`."""
     everything = named_members(field_set(merged, schema), schema)
     remaining = named_members(field_set(pruned, schema), schema)
     kept = union(remaining, named_members(owned, schema))
@@ -105,11 +105,11 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
            versions: Mapping[str, Schema] | None = None) -> Object:
     """`new` with its managedFields after a create (`old` is None) or an update by `manager`.
 
-    Both objects are in the request's version; `new` is the client's object (or the result of a patch), with defaults.
-    `blank` is the empty object of the kind: a create does not own what equals it. `reset` has the paths that this
-    request cannot write. `versions` maps the other served apiVersions to their schemas; None if they all have the
-    fields of `schema`. The managedFields in `new` count if they are readable and this is not a subresource; otherwise
-    those of `old`.
+    Both objects are in the request's version; `new` is the client's object or the result of a patch, with defaults.
+    `blank` is the empty object of the kind; a create does not own fields that are equal in `blank`. `reset` contains
+    the paths that this request cannot write. `versions` maps the other served apiVersions to their schemas; None if
+    they all have the fields of `schema`. If `new` has readable managedFields and the request is not for a subresource,
+    these are the entries to update, otherwise those of `old`.
     """
     target = Target(api_version, schema, versions, reset)
     content = _without_managed_fields(new)
@@ -122,7 +122,7 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
 
 
 def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
-    """The entries after an update; none if the versions cannot be compared, an error that the real server only logs."""
+    """The entries after an update. None if the versions cannot be compared; the real server only logs this error."""
     if conversion_error(live, new, managed, target):
         return {}
     changed, removed = compare(live, new, target.schema)
@@ -143,13 +143,13 @@ def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target:
 def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api_version: str, schema: Schema,
           now: datetime, subresource: str = "", blank: Object | None = None, reset: ResetFields = NO_RESET,
           versions: Mapping[str, Schema] | None = None) -> Object:
-    """The object, with managedFields, after `manager` applied a configuration to `old` (None without an object).
+    """The object, with managedFields, after `manager` applied a configuration to `old` (None if it does not exist).
 
-    `applied` is the configuration as sent; the result still has to be decoded, defaulted and validated. The other
-    arguments are as for `update`. An apply that changes no value keeps the time of the applier's entry (a new entry
-    then has none). Raises StatusError 400 if the configuration has managedFields, 500 (as the real server does) if it
-    does not fit the schema, 409 with a FieldManagerConflict cause for each path that another manager owns with another
-    value, unless `force`.
+    `applied` is the configuration as sent. The result still has to be decoded, defaulted and validated. The other
+    arguments are as for `update`. An apply that changes no value keeps the time of the applier's entry; a new entry
+    has no time in this case. Raises StatusError 400 if the configuration has managedFields, and 500 (as the real server
+    does) if it does not fit the schema. Unless `force`, raises 409 with a FieldManagerConflict cause for each path that
+    another manager owns with another value.
     """
     target = Target(api_version, schema, versions, reset)
     if (applied.get("metadata") or {}).get("managedFields") is not None:
@@ -179,7 +179,7 @@ def apply(old: Object | None, applied: Object, *, manager: str, force: bool, api
 
 def _applied(live: Object, applied: Object, managed: Managed, writer: Entry, target: Target, *, force: bool,
              ) -> tuple[Object, Managed]:
-    """(the object, the entries) after an apply."""
+    """Returns (the object, its entries) after an apply."""
     managed = known_versions(managed, target)
     last = managed.get(writer.identity)
     fields = target.reset.apply(field_set(applied, target.schema))
@@ -206,18 +206,18 @@ def _named(conflicts: dict[Identity, Fields]) -> list[tuple[str, Fields]]:
 
 
 class _Conflicts(Exception):
-    """The paths that other managers own with other values: (title of the manager, path), sorted."""
+    """The paths that other managers own with other values, as sorted pairs (title of the manager, path)."""
 
     def __init__(self, found: list[tuple[str, tuple[str, ...]]]) -> None:
         super().__init__()
         self.found = found
 
     def without(self, allowed: Fields) -> _Conflicts:
-        """The conflicts at other paths."""
+        """The conflicts without those at `allowed` paths."""
         return _Conflicts([(title, path) for title, path in self.found if not contains(allowed, path)])
 
     def status(self) -> StatusError:
-        """The 409 that names them."""
+        """The 409 that lists the conflicts."""
         causes = [Cause("FieldManagerConflict", f"conflict with {title}", path_text(path))
                   for title, path in self.found]
         if len(causes) == 1:
@@ -233,7 +233,7 @@ class _Conflicts(Exception):
 
 
 def _client_side_applied(live: Object, target: Target) -> Fields | None:
-    """The fields that `kubectl apply` set and no manager changed since: its server-side apply may take them over."""
+    """The fields that `kubectl apply` set and nobody changed since; kubectl's server-side apply may take them over."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         configuration = json.loads(text or "")
@@ -248,7 +248,7 @@ def _client_side_applied(live: Object, target: Target) -> Fields | None:
 
 
 def _with_last_applied(result: Object, applied: Object) -> Object:
-    """Update kubectl's annotation after its server-side apply, if there is one."""
+    """Update the last-applied annotation, if the object has one, after kubectl's server-side apply."""
     metadata = result.get("metadata") or {}
     if not (metadata.get("annotations") or {}).get(LAST_APPLIED):
         return result
@@ -261,7 +261,7 @@ def _with_last_applied(result: Object, applied: Object) -> Object:
 
 
 def _chosen_entries(old: Object | None, new: Object, subresource: str) -> Managed:
-    """The entries to start from: those in the request, unless it is for a subresource or has no readable ones."""
+    """The entries before the update: the request's if readable, but the old object's for a subresource."""
     if not subresource:
         sent = (new.get("metadata") or {}).get("managedFields")
         if entries.is_reset(sent):
@@ -286,7 +286,7 @@ def _with_managed_fields(obj: Object, managed: Managed) -> Object:
 
 
 def title(applied: Object) -> str:
-    """``namespace/name; group/version, Kind=Kind``: the name of a configuration in messages."""
+    """The name of a configuration in messages: ``namespace/name; group/version, Kind=Kind``."""
     metadata = applied.get("metadata") or {}
     api_version = applied["apiVersion"]
     kind = f"{api_version if '/' in api_version else '/' + api_version}, Kind={applied['kind']}"
@@ -295,17 +295,20 @@ def title(applied: Object) -> str:
 
 SCALE = "autoscaling/v1"
 _REPLICAS = ("f:spec", "f:replicas")
-ReplicasPaths = Mapping[str, tuple[str, ...]]  # apiVersion -> the path of the replicas, as elements of a set
+ReplicasPaths = Mapping[str, tuple[str, ...]]  # the path elements of the replicas by apiVersion
 
 
 def to_scale(raw: Any, replicas: ReplicasPaths) -> list[dict[str, Any]]:
-    """The object's entries that own its replicas, as entries of a Scale."""
+    """The object's entries that own the replicas, converted to entries of a Scale."""
     return entries.write([Entry(entry.manager, entry.operation, SCALE, entry.subresource, entry.time, _set(_REPLICAS))
                           for entry in entries.read_or_empty(raw).values() if _owns(entry, replicas)])
 
 
 def to_object(raw: Any, raw_scale: Any, api_version: str, replicas: ReplicasPaths) -> list[dict[str, Any]]:
-    """The entries of an object (`raw`) after a write to its Scale, which now has the entries `raw_scale`."""
+    """The entries of an object after a write to its Scale.
+
+    `raw` are the object's entries before the write, `raw_scale` the Scale's entries after it.
+    """
     of_scale = {entry.identity: entry for entry in entries.read_or_empty(raw_scale).values()
                 if contains(entry.fields, _REPLICAS)}
     kept: list[Entry] = []

@@ -1,10 +1,10 @@
-"""The merge of an applied configuration into an object, its validation and its field set, and the removal of paths.
+"""Merges an applied configuration into an object, validates it, computes its field set, and removes paths.
 
-Order of merged lists: items that both have follow the order of the applied list; items that only one has keep their
-place relative to their neighbours in their own list.
+Order of merged lists: items in both lists follow the order of the applied list. Items in only one list keep their place
+relative to their neighbours in that list.
 
 A configuration is checked against its schema: types, undeclared fields, list items without a distinct identity. The
-texts are those of the real server, which answers with a 500 without a reason; they contain values as Go prints them.
+messages are those of the real server, which answers with a 500 without a reason. They contain values as Go prints them.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MISSING: Any = object()
 
 
 def merge(live: Any, applied: Any, schema: Schema) -> Any:
-    """`applied` laid over `live`. Neither is changed; the result may share parts with both."""
+    """Merge `applied` into `live`. Neither is changed; the result may share parts with both."""
     if applied is MISSING:
         return live
     if live is MISSING or schema.leaf:
@@ -78,9 +78,9 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[An
             result.append(item)
             continue
         if next_shared < len(shared) and shared[next_shared] != name:
-            continue  # the applied list decides its place later
+            continue  # the item's place in the applied list comes later
         if name in merged and position < len(wanted):
-            take()  # a repeated item is removed, and the server puts the next applied item in its place
+            take()  # the real server replaces a repeated item by the next applied item
         while name not in merged:
             take()
     while position < len(wanted):
@@ -96,12 +96,12 @@ def _element_or_none(schema: Schema, item: Any) -> str | None:
 
 
 def field_set(value: Any, schema: Schema) -> Fields:
-    """The paths that a configuration sets: leaves, keys of maps and items of lists, but not the structs above them."""
+    """The paths that a configuration sets: leaves, map keys and list items, but not the structs that contain them."""
     result: Fields = {}
     for key, child in value.items():
         below = schema.field(key) or ANY
         node = _set_node(child, below)
-        # Structs are owned only if they are null or empty: then there is nothing below them to own.
+        # Structs are owned only if they are null or empty, since nothing below them can be owned then.
         if child is None or child == {} or key not in schema.fields:
             node = {SELF: {}, **node} if node else {}
         if node is not None:
@@ -125,9 +125,9 @@ def _set_node(value: Any, schema: Schema) -> Fields | None:
 
 
 def remove(value: Any, fields: Fields, schema: Schema) -> Any:
-    """A value without the paths of a set; None if whole items were removed and the map or list has nothing left.
+    """`value` without the paths in `fields`; None if whole items were removed and the map or list is empty now.
 
-    Surprising: a value that lost parts inside its items or fields stays, even if it is empty then.
+    Surprising: a value that lost parts inside its items or fields stays, even if it is empty now.
     """
     if schema.leaf:
         return value if schema.kind in ("scalar", "opaque") and not isinstance(value, list | dict) else None
@@ -159,7 +159,7 @@ def _remove_inside(value: Any, fields: Fields, schema: Schema) -> Any:
 
 
 def named_members(fields: Fields, schema: Schema | None) -> Fields:
-    """The set with every declared field that has paths of the set below it."""
+    """The set extended by every declared field that has paths of the set below it."""
     result: Fields = {}
     for key, node in fields.items():
         if key == SELF:
@@ -175,7 +175,7 @@ def named_members(fields: Fields, schema: Schema | None) -> Fields:
 
 
 def typed_errors(value: Any, schema: Schema) -> str:
-    """The problems of a configuration as one text; "" if there are none."""
+    """The errors of a configuration as one text; "" if there are none."""
     errors = [f"{path}: {message}" if path else message for path, message in _errors(value, schema, "")]
     if len(errors) > 1:
         return "\n".join(["errors:", *("  " + error for error in errors)])

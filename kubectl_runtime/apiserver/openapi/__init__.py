@@ -1,8 +1,8 @@
-"""OpenAPI documents: ``/openapi/v3`` with one for each group and version, and ``/openapi/v2`` with everything.
+"""OpenAPI documents: ``/openapi/v3`` has one for each group and version, ``/openapi/v2`` is one for everything.
 
-`respond(registry, request)` answers these paths and returns None for any other path. Documents are built at the first
-request and kept until the registry changes. v2 also exists in protobuf, which kubectl requests if v3 was not enough; a
-client that accepts only protobuf gets a 406 for v3.
+`respond(registry, request)` answers these paths and returns None for any other path. Documents are built on the first
+request and kept until the registry changes. v2 also exists in protobuf; kubectl requests it for a kind that no v3
+document describes. For v3 a client that accepts only protobuf gets a 406.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Schemas for OpenAPI documents, from the definitions of the built-in kinds and from the schemas of CRDs.
 
-The generated definitions lack enums, which `kubectl explain` shows; enums.json.gz has them, with their texts, from the
-documents of a kube-apiserver 1.36: a list of [values, text, fields]. They also lack most defaults. Defaults that are
-Go's zero values are at the fields that are always written (`kinds.typed`); other defaults are in `_DEFAULTS`.
+The generated definitions lack the enums that `kubectl explain` shows. enums.json.gz contains them with their texts,
+taken from the documents of a kube-apiserver 1.36, as a list of [values, text, fields]. The definitions also lack most
+defaults. Fields that are always written (`kinds.typed`) default to Go's zero values; `_DEFAULTS` has other defaults.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubectl_runtime.apiserver.storage import ServedResource
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.schema.definitions import definitions, descriptions
 
-# Defaults by the `+default` markers of k8s.io/api, where the definitions have none.
+# Defaults from the `+default` markers of k8s.io/api that are missing in the definitions.
 _DEFAULTS: dict[str, Any] = {
     "ScaleSpec.replicas": 0, "ReplicationControllerSpec.minReadySeconds": 0, "ReplicationControllerSpec.replicas": 1,
     "AzureDiskVolumeSource.readOnly": False, "AzureDiskVolumeSource.cachingMode": "ReadWrite",
@@ -38,7 +38,7 @@ _ZERO: dict[str, Any] = {"string": "", "integer": 0, "boolean": False}
 
 @cache
 def enums() -> Mapping[tuple[str, str], tuple[list[str], str]]:
-    """The values of fields, and the text about them, by (definition, field). Read-only."""
+    """The enum values of fields and the text about them, by (definition, field). Must not be changed."""
     data = resources.files(__package__).joinpath("enums.json.gz").read_bytes()
     found: list[tuple[list[str], str, list[str]]] = msgspec.json.decode(gzip.decompress(data))
     return {(name, field): (values, text) for values, text, places in found for name, _, field in
@@ -46,7 +46,7 @@ def enums() -> Mapping[tuple[str, str], tuple[list[str], str]]:
 
 
 def _zero_default(name: str, field: str, node: Object) -> Any:
-    """The default of a field that has no other: Go's zero value where it is always written; None without one."""
+    """Go's zero value as the default of a field that is always written; None for other fields."""
     short = name.rpartition(".pkg.apis.")[2] or name
     spec = types().get(short.removeprefix("io.k8s.api."), {}).get(field, "").rpartition("@")[0]
     kind = spec.lstrip("*!")
@@ -63,7 +63,7 @@ STATUS, DELETE_OPTIONS, PATCH = f"{META}.Status", f"{META}.DeleteOptions", f"{ME
 ALWAYS = (STATUS, DELETE_OPTIONS, f"{META}.WatchEvent", f"{META}.APIResourceList", f"{META}.APIGroup")
 V2_PREFIX, V3_PREFIX = "#/definitions/", "#/components/schemas/"
 
-# Keywords that a schema may have in v3 and not in v2, where they are left out.
+# Keywords that only v3 schemas may have; v2 leaves them out.
 _ONLY_V3 = ("oneOf", "anyOf", "allOf", "not", "nullable", "default")
 _CONVENTIONS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _API_VERSION = ("APIVersion defines the versioned schema of this representation of an object. Servers should convert "
@@ -74,7 +74,7 @@ _KIND = ("Kind is a string value representing the REST resource this object repr
          f"{_CONVENTIONS}#types-kinds")
 _METADATA = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
 _LIST_METADATA = f"Standard list metadata. More info: {_CONVENTIONS}#types-kinds"
-# Values that are texts or numbers, which v3 can express and v2 cannot.
+# Types that allow strings and numbers, which only v3 can express.
 _SEVERAL_TYPES = {"io.k8s.apimachinery.pkg.util.intstr.IntOrString": ("integer", "string"),
                   "io.k8s.apimachinery.pkg.api.resource.Quantity": ("string", "number")}
 
@@ -96,7 +96,7 @@ def kind_name(group: str, version: str, kind: str) -> str:
 
 
 def schemas(types: Iterable[ServedResource], prefix: str, extra: Iterable[str] = ()) -> Object:
-    """The schemas of types and of all that they refer to, by name; references start with the prefix."""
+    """The schemas of types and of everything that they refer to, by name. References start with `prefix`."""
     result: Object = {}
     wanted = [*ALWAYS, *(name for name in extra if name)]
     for resource_type in types:
@@ -113,7 +113,7 @@ def schemas(types: Iterable[ServedResource], prefix: str, extra: Iterable[str] =
 
 
 def named(names: Iterable[str], prefix: str) -> Object:
-    """The built-in schemas of these names and of all that they refer to."""
+    """The built-in schemas with these names and all schemas that they refer to."""
     return {name: _builtin(name, prefix) for name in sorted(closure(names))}
 
 
@@ -168,7 +168,7 @@ def _builtin(name: str, prefix: str) -> Object:
 
 
 def _described(node: Object, text: str, prefix: str) -> Object:
-    """A described field. In v3 nothing may stand beside a reference, so the reference moves into an allOf."""
+    """Add a description to a field. v3 allows no other key beside a reference, so the reference moves into an allOf."""
     described = {"description": text} if text else {}
     if "$ref" in node and len(node) + len(described) > 1 and prefix == V3_PREFIX:
         return {"allOf": [{"$ref": node["$ref"]}], **described, **{key: value for key, value in node.items()
@@ -223,5 +223,5 @@ def _for_v2(node: Any) -> Any:
         elif key not in _ONLY_V3:
             result[key] = _for_v2(value)
     if node.get("nullable") or node.get("x-kubernetes-int-or-string"):
-        result.pop("type", None)  # v2 has no null, so the type stays open
+        result.pop("type", None)  # v2 cannot express null or several types, so the type is left out
     return result

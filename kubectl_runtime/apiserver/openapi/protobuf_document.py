@@ -1,7 +1,8 @@
 """The OpenAPI v2 document in protobuf, as gnostic's `OpenAPIv2.proto` defines it.
 
-kubectl accepts only this form when it validates an object whose kind no v3 document describes, for example a kind that
-is not installed. The numbers are those of gnostic-models; the tables have only messages that our document uses.
+kubectl accepts only this form when it validates an object whose kind no v3 document describes, for example because its
+CRD is not installed. The field numbers are those of gnostic-models; the tables have only the messages that the document
+uses.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 PROTOBUF_MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 DEPRECATED_MEDIA = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-"""The media type in requests; its @ is not valid in a media type, so the answer has another name."""
+"""The media type in requests. Its @ is not valid in a media type, so the answer has another media type."""
 
 Object = Mapping[str, Any]
 Encode = Callable[[Any], bytes]
@@ -40,7 +41,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def _any(value: Any) -> bytes:
-    """gnostic's Any holds YAML, and JSON is a part of YAML."""
+    """Encode gnostic's Any, which holds YAML; JSON is valid YAML."""
     return _field(2, json.dumps(value, separators=(",", ":")).encode())
 
 
@@ -49,7 +50,7 @@ def _text(value: Any) -> bytes:
 
 
 class _Number:
-    """Fields without a length: integers, booleans and doubles."""
+    """Encodes a field without a length prefix: an integer, boolean or double."""
 
     def __init__(self, *, double: bool = False) -> None:
         self.double = double
@@ -62,7 +63,7 @@ _INTEGER, _FLOAT = _Number(), _Number(double=True)
 
 
 def _entries(number: int, encode: Encode, value: Any) -> Iterator[bytes]:
-    """One field for each item of a list; a value that is not a list may come in several fields, which readers join."""
+    """Encode one field for each item of a list, or one field for a single value."""
     for item in value if isinstance(value, list) else (value,):
         if isinstance(encode, _Number):
             yield _varint(number << 3 | (_DOUBLE if encode.double else 0)) + encode(item)
@@ -71,7 +72,7 @@ def _entries(number: int, encode: Encode, value: Any) -> Iterator[bytes]:
 
 
 def _message(fields: Fields, extensions: int = 0) -> Encode:
-    """A message with these fields; keys with `x-` are its vendor extensions, each with its name."""
+    """Encodes a message with these fields. Keys that start with `x-` become named vendor extensions."""
     def encode(value: Any) -> bytes:
         parts: list[bytes] = []
         for key, item in value.items():
@@ -84,7 +85,7 @@ def _message(fields: Fields, extensions: int = 0) -> Encode:
 
 
 def _named(encode: Encode, number: int = 1) -> Encode:
-    """A map: repeated pairs of a name and a value."""
+    """Encodes a map as repeated pairs of name and value."""
     def encoded(value: Any) -> bytes:
         return b"".join(_field(number, _field(1, str(key).encode()) + _field(2, encode(item)))
                         for key, item in value.items())
@@ -92,7 +93,7 @@ def _named(encode: Encode, number: int = 1) -> Encode:
 
 
 def _inside(number: int, encode: Encode) -> Encode:
-    """A message with alternatives; we use only one."""
+    """Encodes a message with alternatives, of which only the alternative `number` is used."""
     return lambda value: _field(number, encode(value))
 
 

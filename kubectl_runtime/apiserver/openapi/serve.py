@@ -1,8 +1,8 @@
 """The documents below ``/openapi``, their paths and operations, and their cache.
 
-Clients use three things of an operation: its kind (``x-kubernetes-group-version-kind``), its action
-(``x-kubernetes-action``), and its query parameters (kubectl: ``fieldValidation`` and ``dryRun`` of the patch). The
-deprecated ``/watch/`` paths are left out.
+Clients read three parts of an operation: its kind (``x-kubernetes-group-version-kind``), its action
+(``x-kubernetes-action``), and its query parameters (kubectl looks for ``fieldValidation`` and ``dryRun`` in the patch
+operation). The deprecated ``/watch/`` paths are left out.
 """
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _DESCRIPTIONS = {
 
 
 def paths_of(resource_type: ServedResource, prefix: str) -> Iterator[tuple[str, Object]]:
-    """(path, path item) of a type's collection, objects and subresources; references start with the prefix."""
+    """Yield (path, path item) for a type's collection, objects and subresources. References start with `prefix`."""
     base = f"/apis/{resource_type.api_version}" if resource_type.group else f"/api/{resource_type.version}"
     plural, scoped = resource_type.plural, resource_type.namespaced
     collection = f"{base}/namespaces/{{namespace}}/{plural}" if scoped else f"{base}/{plural}"
@@ -91,7 +91,7 @@ class _Builder:
 
     def item(self, verbs: Sequence[str], *, named: bool, sub: Subresource | None = None,
              everywhere: bool = False) -> Object:
-        """One path with an operation for each verb."""
+        """The path item of one path, with an operation for each verb."""
         parameters = [self._path_parameter("name", f"name of the {self.type.kind}")] if named else []
         if self.type.namespaced and not everywhere:
             parameters.append(self._path_parameter("namespace", "namespace of the objects"))
@@ -129,7 +129,7 @@ class _Builder:
         return operation
 
     def _about(self, sub: Subresource | None) -> tuple[str, str, str, str]:
-        """Kind, group, version and schema name of the objects that the operation reads and writes."""
+        """The kind, group, version and schema name of the objects that the operation reads or writes."""
         if sub is None or sub.kind == self.type.kind:
             return self.type.kind, self.type.group, self.type.version, name_of(self.type)
         group, version = (sub.group, sub.version) if sub.group else (self.type.group, self.type.version)
@@ -174,7 +174,7 @@ _TOKEN = {"BearerToken": {"description": "Bearer Token authentication", "type": 
 
 
 def v3(types: Iterable[ServedResource]) -> Object:
-    """The document of one group and version."""
+    """The v3 document of one group and version."""
     types = list(types)
     paths = {path: item for found in types for path, item in paths_of(found, V3_PREFIX)}
     return {"openapi": "3.0.0", "info": INFO, "paths": dict(sorted(paths.items())),
@@ -182,7 +182,7 @@ def v3(types: Iterable[ServedResource]) -> Object:
 
 
 def v2(registry: Registry) -> Object:
-    """The document of all served types."""
+    """The v2 document of all served types."""
     types = list(registry)
     paths = {path: item for found in types for path, item in paths_of(found, V2_PREFIX)}
     return {"swagger": "2.0", "info": INFO, "paths": dict(sorted(paths.items())),
@@ -195,7 +195,7 @@ _GROUPS = {"api": ("get available API versions", "getCoreAPIVersions", "core", "
 
 
 def other(registry: Registry, parts: list[str]) -> Object | None:
-    """The document of a path without types: ``version``, ``api``, ``apis`` and the groups of built-in types."""
+    """The v3 document of a path without types: ``version``, ``api``, ``apis`` and the groups of built-in types."""
     if parts == ["version"]:
         operation = {"operationId": "getCodeVersion", "tags": ["version"], "responses": {"200": {"description": "OK"}}}
         return {"openapi": "3.0.0", "info": INFO, "paths": {"/version/": {"get": operation}}, "components": {}}
@@ -214,19 +214,19 @@ def other(registry: Registry, parts: list[str]) -> Object | None:
 
 
 def group_paths(registry: Registry) -> list[str]:
-    """The paths of the documents of groups; custom resources have none."""
+    """The document paths of groups; groups of custom resources only have none."""
     builtin = {found.group for found in registry if found.group and not found.is_custom}
     return ["api", "apis", *(f"apis/{group}" for group in sorted(builtin))]
 
 
 def camel_case(group: str, *, first: bool = False) -> str:
-    """A group or version in operationIds and tags: ``rbacAuthorization``, with `first` ``RbacAuthorization``."""
+    """A group or version as in operationIds and tags: ``rbacAuthorization``, or with `first` ``RbacAuthorization``."""
     words = group.removesuffix(".k8s.io").split(".")
     return "".join(word[:1].upper() + word[1:] if index or first else word for index, word in enumerate(words))
 
 
 def _of_subresources(types: Iterable[ServedResource]) -> list[str]:
-    """Schemas of kinds that only subresources use (Scale, Eviction)."""
+    """The schema names of kinds that only subresources use (Scale, Eviction)."""
     return [kind_name(sub.group or found.group, sub.version or found.version, sub.kind)
             for found in types for sub in found.subresources if sub.kind != found.kind]
 
@@ -238,7 +238,7 @@ _FOREVER = (("Cache-Control", "public, immutable"), ("Expires", "Fri, 01 Jan 210
 
 
 class _Cache:
-    """The encoded documents of one state of a registry, by path."""
+    """The encoded documents of one revision of a registry, by path."""
 
     def __init__(self, revision: int) -> None:
         self.revision = revision
@@ -249,7 +249,7 @@ _caches: WeakKeyDictionary[Registry, _Cache] = WeakKeyDictionary()
 
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
-    """The answer to a request below ``/openapi``, or None; the registry's lock is held."""
+    """The answer to a request below ``/openapi``, None for other paths. The caller must hold the cluster's lock."""
     path = request.path
     if not path.startswith("/openapi/"):
         return None
@@ -277,7 +277,7 @@ def _takes(request: HttpRequest, media: str) -> bool:
 
 
 def _body(registry: Registry, path: str) -> bytes:
-    """An encoded document; b"" if it does not exist."""
+    """The encoded document of a path; b"" if it does not exist."""
     cache = _caches.get(registry)
     if cache is None or cache.revision != registry.revision:
         cache = _caches[registry] = _Cache(registry.revision)
@@ -305,10 +305,10 @@ def _build(registry: Registry, path: str) -> dict[str, Any] | None:
 
 
 def _index(registry: Registry) -> dict[str, Any]:
-    """The paths of all documents, with hashes under which clients may cache them forever.
+    """The paths of all documents, with hashes in their URLs so that clients may cache the documents forever.
 
-    The hashes come from the inputs of the documents, the schemas of custom resources (built-in types never change), so
-    that the index builds no document.
+    The hashes are computed from the schemas of custom resources, the only changing input of the documents (built-in
+    types never change), so that the index need not build the documents.
     """
     paths = {path: hashlib.sha256() for path in ("version", "api/v1", *group_paths(registry))}
     for group in registry.groups():

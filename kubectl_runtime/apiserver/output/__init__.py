@@ -1,1 +1,1 @@
-"""Encodes stored objects as the body of an answer, in the requested form."""
+"""Encodes stored objects as response bodies in the requested form."""

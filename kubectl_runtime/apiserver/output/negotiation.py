@@ -1,12 +1,13 @@
-"""The form of an answer: JSON or YAML; the object, its metadata only, or a row of a table; and its encoding.
+"""The form of an answer and its encoding: JSON or YAML; whole objects, metadata only, or table rows.
 
-`accept(request, …)` reads the Accept header; a `Form` (of one resource type) then encodes stored versions: objects,
-lists, tables, watch events. Forms are values: equal forms give equal bytes, so that watches can share an encoding. An
-answer in the stored form joins stored bytes without decoding; metadata and table rows decode the part that they need.
+`accept(request, …)` reads the Accept header. A `Form` for one resource type then encodes stored versions as objects,
+lists, tables or watch events. An answer in the stored form joins stored bytes without decoding; metadata and table rows
+decode the part that they need.
 
-`shown_objects` is the one way from a stored `Version` to the object that a client sees. Objects stored in another
-version are converted first, all objects of an answer at once. If a webhook converts, the call blocks until it has
-answered, releases a lock that the thread holds, and raises StatusError if the conversion fails.
+All stored `Version`s that clients see are converted through `shown_objects`. Objects that are stored in another API
+version are converted first, all objects of an answer in one call. If a webhook converts them, the call blocks until the
+webhook has answered, releases the cluster's lock if the thread holds it, and raises StatusError if the conversion
+fails.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from kubectl_runtime.apiserver.storage import ServedResource, Version, make_vers
 from kubectl_runtime.apiserver.wire import HttpRequest, Object
 
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
-MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings, and of each warning if these are exceeded
+MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings together; of each warning if that is exceeded
 WATCH_TYPES = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 encode = msgspec.json.encode
@@ -54,13 +55,13 @@ class Clause:
     quality: float = 1.0
 
     def takes(self, media_type: str) -> bool:
-        """Whether the range contains a media type; case-sensitive, as on the real server."""
+        """Whether the media range contains a media type; case-sensitive, as on the real server."""
         kind, _, sub = media_type.partition("/")
         return (self.type, self.subtype) in ((kind, sub), (kind, "*"), ("*", "*"))
 
 
 def clauses(header: str) -> list[Clause]:
-    """The media ranges of an Accept header, the best first; malformed ranges are left out."""
+    """The media ranges of an Accept header in order of preference; malformed ranges are left out."""
     found: list[Clause] = []
     for part in header.split(","):
         media, *rest = part.split(";")
@@ -80,8 +81,11 @@ def clauses(header: str) -> list[Clause]:
 
 
 def _goes_before(one: Clause, other: Clause) -> bool:
-    """Whether one clause is tried before another. This is not an order: a lower quality does not hold a precise range
-    back. The rule and the sort by insertion are the real server's."""
+    """Whether one clause is tried before another.
+
+    This relation is not a total order: a precise range precedes a wildcard even if its quality is lower. The rule and
+    the insertion sort are the real server's.
+    """
     return (one.quality > other.quality or (one.type != "*" and other.type == "*")
             or (one.subtype != "*" and other.subtype == "*"))
 
@@ -94,7 +98,7 @@ def _quality(text: str) -> float:
 
 
 def is_pretty(request: HttpRequest) -> bool:
-    """Whether the JSON gets line breaks: the query asks for it, or the User-Agent is curl, Wget or a browser."""
+    """Whether to indent the JSON, because the query requests it or the User-Agent is curl, Wget or a browser."""
     wanted = request.param("pretty")
     if wanted:
         return wanted in ("1", "t", "T", "TRUE", "true", "True")
@@ -104,8 +108,8 @@ def is_pretty(request: HttpRequest) -> bool:
 def accept(request: HttpRequest, *, watch: bool = False, custom: bool = False) -> Media:
     """The form of the answer. Raises the 406 if the client accepts none.
 
-    Requests for built-in types first pass a router that knows no parameters and no ranges except ``*/*``; requests for
-    custom resources (`custom`) do not.
+    Requests for built-in types must first pass the real server's router, which knows no parameters and no ranges except
+    ``*/*``. Requests for custom resources (`custom`) skip the router.
     """
     header = request.header("accept")
     if header and not custom:
@@ -121,12 +125,12 @@ def check_routed(header: str, media_types: Sequence[str]) -> None:
 
 
 def negotiated(request: HttpRequest, *, transforms: bool = True) -> Media:
-    """The form that an Accept header requests, among the supported forms. Raises the 406."""
+    """The first supported form in the Accept header's order of preference. Raises the 406."""
     header, pretty = request.header("accept"), is_pretty(request)
     if not header:
         return Media(pretty=pretty)
     for clause in clauses(header):
-        # Without protobuf support the client falls back to its next clause, or gets the 406.
+        # Protobuf is not supported: the client falls back to its next clause, or gets the 406.
         for media_type in (JSON, YAML):
             if clause.takes(media_type) and _allowed(clause.params, media_type, transforms):
                 transform = clause.params.get("as", "")
@@ -148,7 +152,7 @@ def _allowed(params: dict[str, str], media_type: str, transforms: bool) -> bool:
 
 
 def error_media(request: HttpRequest) -> Media:
-    """The form in which an error is sent: JSON if the request asks for a form that is not served."""
+    """The form of an error: JSON if the requested form is not supported."""
     try:
         return negotiated(request, transforms=False)
     except errors.StatusError:
@@ -156,17 +160,17 @@ def error_media(request: HttpRequest) -> Media:
 
 
 def wants_protobuf_only(request: HttpRequest) -> bool:
-    """Whether the client accepts only protobuf: its errors are then in protobuf."""
+    """Whether the client accepts only protobuf. Errors are then sent in protobuf."""
     kind, _, sub = PROTOBUF.partition("/")
     found = clauses(request.header("accept"))
     return bool(found) and all((clause.type, clause.subtype) == (kind, sub) for clause in found)
 
 
 def check_transform(media: Media, go_type: str, *, is_list: bool, custom: bool = False) -> None:
-    """Refuse the conversion of a single object to a list, and the reverse."""
+    """Refuse PartialObjectMetadataList for a single object, and PartialObjectMetadata for a list."""
     if media.transform == "PartialObjectMetadataList" and not is_list:
         if custom:
-            raise errors.bare_500("content is not a list")  # surprising: not a 406, and without a reason
+            raise errors.bare_500("content is not a list")  # surprising: no 406, and no reason
         raise errors.StatusError(406, "NotAcceptable",
                                  "you requested PartialObjectMetadataList, but the requested object is "
                                  f"not a list ({go_type})")
@@ -177,7 +181,7 @@ def check_transform(media: Media, go_type: str, *, is_list: bool, custom: bool =
 
 
 def render(body: bytes, media: Media) -> bytes:
-    """Encoded JSON in the form that the client accepts."""
+    """Convert encoded JSON to the form that the client accepts."""
     if media.yaml:
         return _yaml(body)
     if media.pretty:
@@ -192,7 +196,7 @@ def _yaml(body: bytes) -> bytes:
 
 
 def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Warning headers in the form of RFC 7234. If they are too long together, all are cut and the last left out."""
+    """Warning headers as in RFC 7234. If they are too long together, each text is cut and the last ones are left out."""
     shown = list(dict.fromkeys(texts))
     if sum(map(len, shown)) > MAX_WARNINGS:
         cut = [text[:MAX_WARNING] for text in shown]
@@ -208,7 +212,7 @@ def quoted(text: str) -> str:
 
 
 def protobuf_status(status: Object) -> bytes:
-    """A failure Status in the protobuf envelope, for a client that accepts nothing else."""
+    """Encode a failure Status in protobuf with its envelope, for a client that accepts only protobuf."""
     details = b"\x0a\x00\x12\x00\x1a\x00"
     message = (_field(1, details) + _field(2, status["status"].encode()) + _field(3, status["message"].encode())
                + _field(4, status.get("reason", "").encode()) + b"\x30" + _varint(status["code"]))
@@ -235,7 +239,7 @@ def is_as_stored(resource_type: ServedResource, version: Version) -> bool:
 
 
 def shown_objects(resource_type: ServedResource, versions: Sequence[Version]) -> list[Object]:
-    """The objects, decoded, without kind and apiVersion."""
+    """The decoded objects in the API version of `resource_type`, without kind and apiVersion."""
     decoded = [version.decode() for version in versions]
     stale = [index for index, version in enumerate(versions) if not is_as_stored(resource_type, version)]
     if stale:
@@ -247,8 +251,10 @@ def shown_objects(resource_type: ServedResource, versions: Sequence[Version]) ->
 
 
 def own_versions(resource_type: ServedResource, versions: list[Version]) -> list[Version]:
-    """Stored versions converted to a version of the API. The results of a conversion webhook are also kept with the
-    stored versions. Raises StatusError."""
+    """Convert stored versions to the API version of `resource_type`. Raises StatusError.
+
+    The results of a conversion webhook are also kept in the stored versions.
+    """
     if all(is_as_stored(resource_type, version) for version in versions):
         return versions
     strategy = resource_type.strategy
@@ -269,7 +275,7 @@ _INCLUDE = {"": "Metadata", "Metadata": "Metadata", "Object": "Object", "None": 
 
 
 class Form:
-    """How one request sees the objects of one type."""
+    """The form in which one request gets the objects of one type."""
 
     def __init__(self, resource_type: ServedResource, media: Media, request: HttpRequest, now: Callable[[], datetime],
                  *, is_list: bool, is_watch: bool = False) -> None:
@@ -290,7 +296,7 @@ class Form:
         self._definitions_sent = False
 
     def one(self, version: Version) -> bytes:
-        """A single object as an answer."""
+        """The response body for a single object."""
         if not self._is_plain:
             (version,) = self.own([version])
         if self.is_table:
@@ -299,9 +305,9 @@ class Form:
         return self._partial(version) if self.is_partial else self._whole(version)
 
     def own(self, versions: list[Version], *, cached: bool = False) -> list[Version]:
-        """Stored versions converted to this version of the API; most need no conversion. May call a conversion webhook.
+        """Convert stored versions to the request's API version, if needed. May call a conversion webhook.
 
-        With `cached` a failing webhook has no effect if it has converted all objects before, because the real server
+        With `cached` a failing webhook has no effect if it converted all objects earlier, because the real server
         answers lists from a cache.
         """
         if self._is_plain:
@@ -319,7 +325,7 @@ class Form:
         return self.type.prefix + version.tail
 
     def many(self, versions: list[Version], metadata: Object) -> bytes:
-        """A list as an answer."""
+        """The response body for a list."""
         versions = self.own(versions, cached=True)
         if self.is_table:
             return self._table(versions, metadata, table_definitions(self.type))
@@ -329,7 +335,7 @@ class Form:
             if not items:
                 return b"%s%s,\"items\":null}" % (head, encode(metadata))  # surprising: not an empty list
         elif self.type.is_custom:
-            # Lists of custom resources differ: their items have a kind, and an empty continue is written.
+            # In lists of custom resources items have a kind and apiVersion, and an empty continue is written.
             metadata = {"continue": "", **metadata}
             head = self._list_head()
             items = [self._whole(version) for version in versions]
@@ -343,7 +349,7 @@ class Form:
         return b'{"kind":"%s","apiVersion":"%s","metadata":' % (kind, api_version)
 
     def event(self, kind: str, version: Version) -> bytes:
-        """One line of a watch."""
+        """One watch event as a line of JSON."""
         if not self._is_plain:
             (version,) = self.own([version])
         if self.is_table:
@@ -353,13 +359,13 @@ class Form:
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)
 
     def bookmark(self, rv: int, *, initial: bool) -> bytes:
-        """A bookmark; `initial` marks the end of the initial events."""
+        """A bookmark event as a line of JSON; `initial` marks the end of the initial events."""
         metadata: Object = {"resourceVersion": str(rv)}
         whole: Object = {"kind": self.type.kind, "apiVersion": self.type.api_version, "metadata": metadata,
                          **self._blank()}
         partial: Object = {"kind": "PartialObjectMetadata", "apiVersion": self._meta_version, "metadata": metadata}
         shown = partial if self.is_partial or (self.is_table and self._include != "Object") else whole
-        if self.is_table:  # surprising: it has cells, and an object even if none is requested
+        if self.is_table:  # surprising: the row has cells, and an object even if the client requests none
             shown = {"kind": "Table", "apiVersion": self._meta_version, "metadata": dict(metadata),
                      "columnDefinitions": self._new_definitions(),
                      "rows": [{"cells": table_cells(self.type, whole, self._now()), "object": shown}]}
@@ -368,13 +374,13 @@ class Form:
         return b'{"type":"BOOKMARK","object":%s}\n' % encode(shown)
 
     def _new_definitions(self) -> list[Object] | None:
-        """The columns, only in the first table of a watch."""
+        """The column definitions for the first table of a watch, None for later tables."""
         definitions = None if self._definitions_sent else table_definitions(self.type)
         self._definitions_sent = True
         return definitions
 
     def _blank(self) -> Object:
-        """The empty fields that the real server's typed objects write."""
+        """The empty fields that the real server writes in typed objects."""
         return {key: value for key, value in self.type.strategy.blank_shown().items()
                 if key not in ("metadata", "kind", "apiVersion")}
 
@@ -388,7 +394,7 @@ class Form:
                                               self._row_object(version)) for version in versions]
         body = b"[%s]" % b",".join(rows)
         if not rows and not self.type.columns and not self.type.is_custom:
-            body = b"null"  # surprising: the generic tables of built-in kinds have it
+            body = b"null"  # surprising: not [] in the generic tables of built-in kinds
         return b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":%s}' % (
             self._meta_version.encode(), encode(metadata), encode(definitions), body)
 
@@ -410,7 +416,7 @@ def _include(request: HttpRequest) -> str:
 
 
 def as_transformed(media: Media, request: HttpRequest, obj: Object, now: datetime) -> Object:
-    """An object that is not stored, in the accepted form. Only a Scale has a table; other kinds raise a 406."""
+    """Convert an object that is not stored to the accepted form. Only a Scale has a table; other kinds raise a 406."""
     group, _, _ = obj["apiVersion"].rpartition("/")
     check_transform(media, f"*{group.partition('.')[0]}.{obj['kind']}", is_list=False)
     api_version = f"meta.k8s.io/{media.transform_version}"

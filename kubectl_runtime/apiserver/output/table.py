@@ -1,12 +1,12 @@
 """Server-side tables: the columns of a resource type and the cells of an object, as ``kubectl get`` shows them.
 
-A `Column` computes its cell from an object and the time of the request. Types without columns of their own show Name
-and Age (built-in kinds: as Created At, see `CREATED_AT`); `custom_columns` makes the columns of custom resources from
-their CRD. Priority 1 is shown only by ``-o wide``.
+A `Column` computes its cell from an object and the time of the request. Types without their own columns have Name and
+Age; built-in kinds have Created At instead of Age (see `CREATED_AT`). `custom_columns` builds the columns of custom
+resources from their CRD. kubectl shows columns of priority 1 only with ``-o wide``.
 
 `find(value, path)` evaluates the JSONPath of printer columns: ``.spec.x``, ``['a.b']``, ``[0]``, ``[1:3]``, ``[*]``,
 ``..x``, ``[?(…)]``. It returns the selected values in order; a missing field selects nothing. A filter compares a path
-below ``@`` with a literal or another path by ``== != < <= > >=``, or tests whether the path exists.
+from ``@`` with a literal or another path by ``== != < <= > >=``, or tests whether the path exists.
 """
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class JsonPathError(ValueError):
-    """The path does not parse."""
+    """A JSONPath is invalid."""
 
 
 def find(value: Any, path: str) -> list[Any]:
-    """The values that the path selects. Raises JsonPathError."""
+    """The values that the path selects. Raises JsonPathError for an invalid path."""
     found = [value]
     for step in parse(path):
         found = [child for parent in found for child in step(parent)]
@@ -48,7 +48,7 @@ def shown(value: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def parse(path: str) -> tuple[Step, ...]:
-    """The steps of a path. Raises JsonPathError."""
+    """The steps of a JSONPath. Raises JsonPathError."""
     text = path.strip().removeprefix("{").removesuffix("}").strip()
     text = text.removeprefix("$").removeprefix("@")
     steps: list[Step] = []
@@ -213,7 +213,7 @@ SCALE_COLUMNS = (
 
 
 def columns_of(resource_type: ServedResource) -> tuple[Column, ...]:
-    """The columns of a type; the generic columns if it declares none."""
+    """The columns of a type; the generic columns if the type declares none."""
     if resource_type.columns:
         return resource_type.columns
     return (NAME, CUSTOM_AGE) if resource_type.is_custom else (NAME, CREATED_AT)
@@ -230,7 +230,7 @@ def table_cells(resource_type: ServedResource, obj: Object, now: datetime) -> li
 
 
 def custom_columns(declared: Iterable[Object]) -> tuple[Column, ...]:
-    """Columns from a CRD version's ``additionalPrinterColumns``; Name and Age if there are none."""
+    """The Name column and a CRD version's ``additionalPrinterColumns``; Name and Age if it declares none."""
     return (NAME, *([_custom_column(entry) for entry in declared] or [CUSTOM_AGE]))
 
 
@@ -247,13 +247,13 @@ def _path_cell(path: str, kind: str) -> Cell:
             values = find(obj, path)
         except JsonPathError:
             return None
-        return _typed(values[0], kind, now) if values else None  # surprising: the first of several values
+        return _typed(values[0], kind, now) if values else None  # surprising: only the first of several values
 
     return cell
 
 
 def _typed(value: Any, kind: str, now: datetime) -> Any:
-    """A value as a cell of the column's type; a value that does not fit is null, as in the real server."""
+    """A value as a cell of the column's type; None if it does not fit, as in the real server."""
     if kind == "integer":
         return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
     if kind == "number":
@@ -268,7 +268,7 @@ def _typed(value: Any, kind: str, now: datetime) -> Any:
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """The time since a timestamp in kubectl's words; ``<unknown>`` without one, ``<invalid>`` for an invalid one."""
+    """The time since a timestamp as kubectl shows it; ``<unknown>`` without a timestamp, ``<invalid>`` if invalid."""
     if not timestamp:
         return "<unknown>"
     try:
@@ -279,9 +279,9 @@ def age(timestamp: str | None, now: datetime) -> str:
 
 
 def human_duration(seconds: float) -> str:
-    """A duration in kubectl's short form: 119s, 5m3s, 14m, 5h3m, 2d4h, 30d, 2y5d; a future one is ``<invalid>``.
+    """A duration in kubectl's short form: 119s, 5m3s, 14m, 5h3m, 2d4h, 30d, 2y5d.
 
-    Up to a second in the future is still 0s, since clocks differ.
+    A negative duration (a time in the future) is ``<invalid>``, but down to one second it is 0s, since clocks differ.
     """
     whole = int(seconds)
     if whole < -1:

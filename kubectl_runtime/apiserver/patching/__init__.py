@@ -1,4 +1,4 @@
-"""The three patch formats JSON patch, merge patch and strategic merge patch; server-side apply is in managedfields."""
+"""The patch formats JSON patch, merge patch and strategic merge patch. Server-side apply is in ``managedfields``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """JSON patch (RFC 6902) and JSON merge patch (RFC 7386) as the API server parses and applies them.
 
-As in the real server JSON patch is laxer than the RFC: ``test`` of a missing member succeeds against null, ``replace``
+As in the real server, JSON patch is laxer than the RFC: ``test`` of a missing member against null succeeds, ``replace``
 of a missing member adds it, ``add`` and ``replace`` without a value write null, indexes may be negative (``-1`` adds at
 the end), ``copy`` of a missing member writes null, and text before the first slash of a pointer is ignored.
 """
@@ -23,32 +23,32 @@ from kubectl_runtime.manifests.scalars import whole_numbers
 
 Operation = dict[str, Any]
 MAX_OPERATIONS = 10_000
-MAX_COPIED = 3 << 20  # bytes of JSON that a patch may copy: copies of copies double each time
+MAX_COPIED = 3 << 20  # bytes of JSON that a patch may copy, since copies of copies grow exponentially
 
 
 class PatchFailed(Exception):
-    """An operation cannot be applied; the text is that of the real server's library."""
+    """An operation cannot be applied; the message is that of the real server's library."""
 
 
 class TestFailed(PatchFailed):
-    """A `test` found another value."""
+    """A ``test`` operation found another value."""
 
-    __test__ = False  # it is no test of pytest's
+    __test__ = False  # pytest must not collect this class
 
 
 @dataclass(slots=True)
 class _Document:
-    """The document during the patch, which may replace it."""
+    """The patched document; an operation may replace its root."""
 
     root: Any
     copied: int = 0  # bytes of JSON that were copied so far
 
 
 def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str, Any]:
-    """`current` after all operations (decoded JSON). `current` is not changed and shares nothing with the result.
+    """`current` after all operations, as decoded JSON. `current` is not changed and shares nothing with the result.
 
-    Raises StatusError 422 if an operation is malformed or does not apply (the real server does not say which), 413 if
-    there are more than `MAX_OPERATIONS`.
+    Raises StatusError 422 if an operation is malformed or does not apply (like the real server, without naming the
+    operation), and 413 if there are more than `MAX_OPERATIONS`.
     """
     if len(operations) > MAX_OPERATIONS:
         raise StatusError(413, "RequestEntityTooLarge", "Request entity too large: The allowed maximum operations in "
@@ -63,7 +63,7 @@ def apply_json_patch(current: dict[str, Any], operations: list[Any]) -> dict[str
 
 
 def patched(current: dict[str, Any], operations: list[Any]) -> Any:
-    """The document after all operations, of any type. Raises PatchFailed with the place."""
+    """The document after all operations; it may have any JSON type. Raises PatchFailed, which names the path."""
     document = _Document(json_copy(current))
     for operation in operations:
         _apply(document, operation)
@@ -91,7 +91,7 @@ def _pointer(operation: Operation, key: str) -> str:
 
 
 def _locate(document: _Document, operation: Operation, key: str, missing: str) -> tuple[Any, str]:
-    """(the container, the last token) of a pointer. `missing` is the error's text if the container does not exist."""
+    """Returns (container, last token) of a pointer. `missing` is the message if the container does not exist."""
     pointer = _pointer(operation, key)
     _, slash, rest = pointer.partition("/")
     *parents, last = [token.replace("~1", "/").replace("~0", "~") for token in rest.split("/")]
@@ -108,7 +108,7 @@ def _locate(document: _Document, operation: Operation, key: str, missing: str) -
 
 @contextmanager
 def _told(what: str, pointer: str) -> Iterator[None]:
-    """Add the place to the error of an operation inside the block."""
+    """Add the operation and its path to a PatchFailed that the block raises."""
     try:
         yield
     except PatchFailed as error:
@@ -130,7 +130,7 @@ def _existing_index(items: list[Any], token: str) -> int:
 
 
 def _get(container: Any, token: str) -> Any:
-    """The member, None if the object does not have it."""
+    """The member of an object (None if it is missing) or the item of an array."""
     if isinstance(container, dict):
         return container.get(token)
     if isinstance(container, list):
@@ -223,7 +223,7 @@ def _test(document: _Document, operation: Operation) -> None:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """Equality of JSON values: true is not 1, and 1 is not 1.0."""
+    """Whether JSON values are equal; true differs from 1, and 1 from 1.0."""
     if type(first) is not type(second):
         return False
     if isinstance(first, dict):
@@ -239,10 +239,10 @@ HANDLERS: dict[str, Callable[[_Document, Operation], None]] = {
 
 
 def apply_merge_patch(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """`current` with the patch merged in: null removes, objects merge, everything else replaces.
+    """Merge a patch into `current`: null removes a member, objects merge, every other value replaces.
 
-    Neither argument is changed, and the result shares nothing with them. Nulls in new objects are dropped too, also
-    inside new lists (the real server prunes them there, the RFC does not).
+    Neither argument is changed, and the result shares nothing with them. Nulls in new objects are dropped too, even
+    inside new lists (unlike the RFC, but like the real server).
     """
     return _merged(json_copy(current), patch)
 
@@ -279,7 +279,7 @@ _GO_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "n
 
 
 def read_merge_patch(body: bytes) -> tuple[Object, Keys]:
-    """Read a JSON merge patch: an object."""
+    """Read a JSON merge patch, which must be an object."""
     patch, keys = _decoded(body, dict, _GO_MAP)
     if patch is None:
         raise bad_request("Invalid JSON Patch")
@@ -287,13 +287,13 @@ def read_merge_patch(body: bytes) -> tuple[Object, Keys]:
 
 
 def read_strategic_merge_patch(body: bytes) -> tuple[Object, Keys]:
-    """Read a strategic merge patch: an object; null is an empty object."""
+    """Read a strategic merge patch, which must be an object; null counts as an empty object."""
     patch, keys = _decoded(body, dict, _GO_MAP)
     return patch or {}, keys
 
 
 def read_json_patch(body: bytes) -> tuple[list[Any], Keys]:
-    """Read a JSON patch: a list of objects whose op, path and from are texts; null is an empty list."""
+    """Read a JSON patch: a list of objects whose op, path and from are strings; null counts as an empty list."""
     decoded, keys = _decoded(body, list, "[]handlers.jsonPatchOp")
     operations: list[Any] = decoded or []
     for operation in operations:
@@ -307,7 +307,7 @@ def read_json_patch(body: bytes) -> tuple[list[Any], Keys]:
 
 
 def read_configuration(body: bytes, api_version: str, kind: str) -> tuple[Object, Keys]:
-    """Read the configuration of a server-side apply, in YAML or JSON, of the kind that the path names."""
+    """Read the configuration of a server-side apply from YAML or JSON. Its kind must be the path's."""
     try:
         document, keys = _json_or_yaml(body)
     except ValueError as error:
@@ -329,7 +329,7 @@ def read_configuration(body: bytes, api_version: str, kind: str) -> tuple[Object
 
 
 def _json_or_yaml(body: bytes) -> tuple[Any, Keys]:
-    """Read JSON as JSON, which most clients send and which is much quicker, and anything else as YAML."""
+    """Read a body as JSON, which is much faster and which most clients send; anything else is read as YAML."""
     try:
         value = msgspec.json.decode(body)
         if not may_repeat_keys(body, value):
@@ -340,7 +340,10 @@ def _json_or_yaml(body: bytes) -> tuple[Any, Keys]:
 
 
 def _decoded(body: bytes, wanted: type, go_type: str) -> tuple[Any, Keys]:
-    """The JSON value if it is of the wanted type or null, and its keys; those of the result will be sorted."""
+    """The JSON value, which must be null or of the wanted type, and its keys.
+
+    The keys are unordered, since the result of a patch has sorted keys.
+    """
     try:
         value, keys = parse_json(body)
     except ValueError as error:

@@ -2,14 +2,14 @@
 
 Directives in the patch:
 
-- ``$patch: replace`` / ``delete`` in a map: take the patch unchanged / empty the map; in a list item: replace the whole
-  list / delete the item with that key.
+- ``$patch: replace`` in a map: the patch replaces the map. In a list item: the patch replaces the whole list.
+- ``$patch: delete`` in a map: empty the map. In a list item: delete the item with the same key.
 - ``$deleteFromPrimitiveList/NAME``: delete these values from a list of scalars.
-- ``$setElementOrder/NAME``: the order of the merged list; items that only the server has keep their place.
+- ``$setElementOrder/NAME``: the order of the merged list; items that are only in the live list keep their place.
 - ``$retainKeys``: drop all other keys of the map.
 
-Surprising details of the real server: without ``$setElementOrder`` items of the patch have the patch's order and come
-before those items of the server with which they cannot be compared (new items); null of a missing key is ignored.
+Surprising details of the real server: without ``$setElementOrder`` the patch's items keep the patch's order, and its new
+items come before live items that they cannot be compared with. A null for a missing key is ignored.
 """
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ UNKNOWN = -1
 
 
 def by_key(item: Any, key: str) -> Any:
-    """The identity of an item of a merged list: the value of its merge key, or the item if the list has none."""
+    """The identity of an item of a merged list: the value of its merge key, or the item if the list has no merge key."""
     value = item.get(key) if key and isinstance(item, dict) else item
     return str(value) if isinstance(value, dict | list) else value
 
 
 def in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
-    """The merged list: items in `wanted` in that order, the server's own in the order of `before` (the live list).
+    """Sort a merged list: items in `wanted` have that order, the other items the order of `before`, the live list.
 
-    An item of the server comes before a wanted item if it stood before it in the live list; otherwise, also for a new
-    item, it comes after.
+    An item that is not wanted comes before a wanted item if it preceded that item in the live list. Otherwise, or if
+    the wanted item is new, it comes after.
     """
     rank = _ranks(wanted, key)
     live = _ranks(before, key)
@@ -67,16 +67,16 @@ SET_ORDER = "$setElementOrder"
 
 
 def apply_strategic_merge_patch(current: Object, patch: Object, schema: Schema) -> Object:
-    """`current` with the patch merged in by the kind's schema. Neither is changed or shared with the result.
+    """Merge a patch into `current` by the kind's schema. Neither is changed or shared with the result.
 
-    Raises StatusError: 400 for a malformed directive, 422 for lists of lists, 500 (as the real server) for an unknown
-    ``$patch``, for a list item without its merge key and for a merged list without a key.
+    Raises StatusError: 400 for a malformed directive; 422 for lists of lists; 500, like the real server, for an unknown
+    ``$patch``, a list item without its merge key, or a merged list without a merge key.
     """
     return _merge_map(json_copy(current), json_copy(patch), schema)
 
 
 def _merge_map(original: Object, patch: Object, schema: Schema | None) -> Object:
-    """Merge two maps; both are the request's own copies and may be changed."""
+    """Merge two maps; both are copies and may be changed."""
     if PATCH in patch:
         return _directed_map(patch)
     _retain_keys(original, patch)
@@ -95,7 +95,7 @@ def _merge_map(original: Object, patch: Object, schema: Schema | None) -> Object
 
 
 def _merge_field(original: Object, key: str, value: Any, schema: Schema | None) -> None:
-    """Merge a value that is not null into the map's field."""
+    """Merge a value that is not null into a field of the map."""
     below = schema.field(key) if schema else None
     before = original.get(key)
     replaced = below is not None and "replace" in below.patch_strategy.split(",")
@@ -138,7 +138,7 @@ def _retain_keys(original: Object, patch: Object) -> None:
 
 
 def _merge_ordered_list(original: Object, patch: Object, directive: str, schema: Schema | None) -> None:
-    """Merge a list with the order of ``$setElementOrder``; list and directive are removed from the patch."""
+    """Merge a list in the order of ``$setElementOrder``; the list and the directive are removed from the patch."""
     order = patch.pop(directive)
     name = _directive_target(directive, SET_ORDER, "setElementOrder list")
     below = schema.field(name) if schema else None
@@ -161,7 +161,7 @@ def _merge_ordered_list(original: Object, patch: Object, directive: str, schema:
 
 
 def _check_order(items: list[Any], order: list[Any], key: str) -> None:
-    """Check that the patch's items are all in the directive, and in the same relative order."""
+    """Check that the directive contains all items of the patch, in the same relative order."""
     if not order or not items:
         return
     wanted = [by_key(item, key) for item in items if not (isinstance(item, dict) and PATCH in item)]
@@ -197,7 +197,7 @@ def _merge_list(original: list[Any], patch: list[Any], schema: Schema | None) ->
 
 
 def _special_items(original: list[Any], patch: list[Any], key: str) -> tuple[list[Any], list[Any]]:
-    """(the list, the patch) after the items with a ``$patch`` directive were applied."""
+    """Returns (list, patch) after the patch items with a ``$patch`` directive were applied and removed."""
     plain = []
     replace = False
     for item in patch:
@@ -232,7 +232,7 @@ def _delete_scalars(items: list[Any], unwanted: Iterable[Any]) -> list[Any]:
 
 
 def _without_directives(value: Any) -> tuple[Any, bool]:
-    """(a value that is new to the object without its directives, whether the value is kept)."""
+    """Returns (a new value without its directives, whether the value is kept)."""
     if isinstance(value, dict):
         if PATCH in value:
             return None, False
@@ -261,5 +261,5 @@ def _unknown_directive(directive: Any) -> StatusError:
 
 
 def _internal(message: str) -> StatusError:
-    """500: cases that the real server does not foresee."""
+    """A bare 500, for cases that the real server does not handle."""
     return StatusError(500, "", message)

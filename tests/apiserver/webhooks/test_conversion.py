@@ -185,7 +185,7 @@ def test_a_watch_ends_when_an_object_cannot_be_converted(api: Widgets, caplog: p
     api.respond = lambda *_: {"response": None}
     api.make("v1", "b", size=2)
     assert (events(stream), stream.closed) == ([], True)
-    assert "a watch of widgets.example.com in v2 ends: conversion webhook for example.com/v1" in caplog.text
+    assert "ending a watch of widgets.example.com in v2: conversion webhook for example.com/v1" in caplog.text
     assert (len(events(stored)), stored.closed) == (2, False)
     again = api("GET", api.path("v2"), None, [("watch", "true")])
     assert again.status == 500
