@@ -101,7 +101,7 @@ def _gates_on(given: Mapping[str, bool]) -> frozenset[str]:
     """The enabled feature gates. Raises ValueError for an unknown gate, and for a value that is not a boolean."""
     for name, on in given.items():
         if name not in FEATURE_GATES:
-            raise ValueError(f"unrecognized feature gate: {name} (there is {', '.join(FEATURE_GATES)})")
+            raise ValueError(f"unrecognized feature gate: {name} (known: {', '.join(FEATURE_GATES)})")
         if not isinstance(on, bool):
             raise ValueError(f"the feature gate {name} must be True or False, not {on!r}")
     return frozenset(name for name, on in {**FEATURE_GATES, **given}.items() if on)
@@ -126,7 +126,7 @@ def load_objects(core: ApiCore, manifests: Manifests) -> int:
 def _load(core: ApiCore, obj: Object, place: str) -> None:
     api_version, kind, metadata = obj.get("apiVersion") or "", obj.get("kind") or "", obj.get("metadata") or {}
     if not (isinstance(api_version, str) and isinstance(kind, str) and isinstance(metadata, dict)):
-        raise ValueError(f"{place} is not a Kubernetes object: apiVersion and kind must be texts, metadata a mapping")
+        raise ValueError(f"{place} is not a Kubernetes object: apiVersion and kind must be strings, metadata a mapping")
     name = metadata.get("name") or metadata.get("generateName") or ""
     if missing := [field for field, value in (("apiVersion", api_version), ("kind", kind)) if not value]:
         raise ValueError(f"cannot load {kind or 'the object'} {name!r} ({place}): it has no {' and no '.join(missing)}")
@@ -315,7 +315,7 @@ class ApiServer:
         self.requests = Recording(clock) if record else Recording(clock, max_requests=0)
         """The requests so far in order of arrival, without requests of controllers; see `Recording`."""
         if isinstance(controllers, str):
-            raise ValueError(f"controllers must be a list of names such as [{controllers!r}], not a single text")
+            raise ValueError(f"controllers must be a list of names such as [{controllers!r}], not a single string")
         self._webhooks = WebhookRouter(clock, webhook_services or {}, self._has_service)
         certificate, names = self.tls.authority.pem.decode() if self.tls else "", tuple(controllers)
         self._new_core: Callable[[], ApiCore] = lambda: ApiCore(

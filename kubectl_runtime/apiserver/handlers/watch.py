@@ -39,7 +39,7 @@ class OpenWatch:
 
     def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
                  since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
-        """The caller must hold the cluster's lock. `initial` objects, as of version `since`, are sent first as ADDED."""
+        """The caller must hold the cluster's lock. `initial` objects, as of version `since`, come first as ADDED."""
         self._cluster = cluster
         self._bucket = bucket
         self._form = form

@@ -154,7 +154,7 @@ def drop_empty(managed: Managed) -> Managed:
 
 
 def cap_updaters(managed: Managed) -> Managed:
-    """The entries with at most `MAX_UPDATERS` updaters: the oldest of each version are joined as ``ancient-changes``."""
+    """At most `MAX_UPDATERS` Update entries: the oldest of each version are joined as ``ancient-changes``."""
     updaters = sorted((entry for entry in managed.values() if entry.operation == UPDATE), key=_rank)
     surplus = len(updaters) - MAX_UPDATERS
     if surplus <= 0:
@@ -253,8 +253,7 @@ def strip(fields: Fields) -> Fields:
 
 
 def known_versions(managed: Managed, target: Target) -> Managed:
-    """The entries of served versions, adapted to the current schema: paths below a field that is now a leaf are removed.
-    """
+    """The entries of served versions, adapted to the current schema: paths below a field that is a leaf are removed."""
     result = {}
     for identity, entry in managed.items():
         schema = target.schema_of(entry.api_version)

@@ -233,7 +233,7 @@ class _Conflicts(Exception):
 
 
 def _client_side_applied(live: Object, target: Target) -> Fields | None:
-    """The fields that `kubectl apply` set and nobody changed since; kubectl's server-side apply may take them over."""
+    """The fields that `kubectl apply` set and that did not change since. kubectl's apply may take them over."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         configuration = json.loads(text or "")
@@ -261,7 +261,7 @@ def _with_last_applied(result: Object, applied: Object) -> Object:
 
 
 def _chosen_entries(old: Object | None, new: Object, subresource: str) -> Managed:
-    """The entries before the update: the request's if readable, but the old object's for a subresource."""
+    """The entries to update: those in the request, or the old object's if they are unreadable or for a subresource."""
     if not subresource:
         sent = (new.get("metadata") or {}).get("managedFields")
         if entries.is_reset(sent):

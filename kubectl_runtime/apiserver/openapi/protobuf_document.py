@@ -93,7 +93,7 @@ def _named(encode: Encode, number: int = 1) -> Encode:
 
 
 def _inside(number: int, encode: Encode) -> Encode:
-    """Encodes a message with alternatives, of which only the alternative `number` is used."""
+    """Encodes a message that has alternatives; this server uses only the alternative `number`."""
     return lambda value: _field(number, encode(value))
 
 

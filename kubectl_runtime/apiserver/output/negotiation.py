@@ -196,7 +196,7 @@ def _yaml(body: bytes) -> bytes:
 
 
 def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Warning headers as in RFC 7234. If they are too long together, each text is cut and the last ones are left out."""
+    """Warning headers as in RFC 7234. If they are too long together, each text is cut and the last ones are omitted."""
     shown = list(dict.fromkeys(texts))
     if sum(map(len, shown)) > MAX_WARNINGS:
         cut = [text[:MAX_WARNING] for text in shown]

@@ -8,7 +8,7 @@ Directives in the patch:
 - ``$setElementOrder/NAME``: the order of the merged list; items that are only in the live list keep their place.
 - ``$retainKeys``: drop all other keys of the map.
 
-Surprising details of the real server: without ``$setElementOrder`` the patch's items keep the patch's order, and its new
+Surprising details of the real server: without ``$setElementOrder`` the patch's items keep the patch's order, and new
 items come before live items that they cannot be compared with. A null for a missing key is ignored.
 """
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNKNOWN = -1
 
 
 def by_key(item: Any, key: str) -> Any:
-    """The identity of an item of a merged list: the value of its merge key, or the item if the list has no merge key."""
+    """The identity of an item in a merged list: the value of its merge key, or the item itself without a merge key."""
     value = item.get(key) if key and isinstance(item, dict) else item
     return str(value) if isinstance(value, dict | list) else value
 

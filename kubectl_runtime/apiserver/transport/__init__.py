@@ -1,1 +1,1 @@
-"""The transport of the server: HTTP (`http`), a simulation (`inprocess`), faults, compression, calls of webhooks."""
+"""The server's transports, HTTP (`http`) and a simulation (`inprocess`), with fault injection and webhook calls."""

@@ -2,12 +2,12 @@
 
     session.mount("http://", server.transport())
 
-Each request is answered in the caller's thread, after the work that is due by the clock (controllers, compaction). The
-body of a watch never blocks: its `stream()` yields b"" when nothing is ready, and the simulation moves the clock.
+Each request is answered in the caller's thread, after the work that is due on the clock (controllers, compaction). The
+body of a watch never blocks: its `stream()` yields b"" if nothing is ready, and the simulation moves the clock.
 
 The server's fault script applies as on the wire: plans run on the clock, a stall ends with the request's read timeout,
-and a broken connection raises the errors of requests and urllib3. (A cut within the framing of a chunk becomes a cut
-within its data.)
+and a broken connection raises the errors of requests and urllib3. (A cut within a chunk's framing becomes a cut within
+the chunk's data.)
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from kubectl_runtime.core.base.threads import Clock
 
 
 class Service(Protocol):
-    """The server behind a transport, such as `server.ApiServer`. A fresh restart gives it another core."""
+    """The server behind a transport, such as `server.ApiServer`. Its core is replaced by a fresh restart."""
 
     @property
     def clock(self) -> Clock: ...
@@ -59,15 +59,15 @@ class Service(Protocol):
 
 
 class Line:
-    """The connection of one request: carries out plans on the clock, as far as a client would notice them."""
+    """The connection of one request. It executes plans on the clock, as far as a client would notice them."""
 
     def __init__(self, service: Service, timeout: float | None) -> None:
         self.entry: RecordedRequest | None = None
         self._service, self._timeout = service, timeout
-        self._silent = 0.0  # seconds since the client last received something
+        self._silent = 0.0  # seconds since the client last received data
 
     def wait_for(self, plan: Plan, expected: bytes) -> Plan:
-        """Carry out a plan until the expected bytes have been sent. Returns the rest of the plan."""
+        """Execute a plan until the expected bytes have been sent. Returns the rest of the plan."""
         left, steps = len(expected), deque(plan)
         while steps:
             step = steps[0]
@@ -86,7 +86,7 @@ class Line:
         return list(steps)
 
     def carry(self, step: Any) -> bytes:
-        """Carry out one step. Returns its bytes; raises urllib3's errors."""
+        """Execute one step. Returns the bytes that it sends. Raises urllib3's errors."""
         if isinstance(step, Send):
             self._silent = 0.0
             return step.data
@@ -102,7 +102,7 @@ class Line:
         return b""
 
     def pause(self, seconds: float) -> None:
-        """Let time pass. Raises ReadTimeoutError at the moment at which the client would give up."""
+        """Let time pass. Raises ReadTimeoutError at the time when the client's read timeout ends."""
         patience = None if self._timeout is None else self._timeout - self._silent
         given_up = patience is not None and seconds >= patience
         self._sleep(patience if given_up else seconds)
@@ -114,14 +114,14 @@ class Line:
     def _sleep(self, seconds: float | None) -> None:
         clock, condition = self._service.clock, threading.Condition()
         if seconds == float("inf"):
-            seconds = None  # forever: a simulated clock reports that nothing will end this
+            seconds = None  # forever; a simulated clock reports that nothing will end this wait
         deadline = None if seconds is None else clock.monotonic() + seconds
         with condition:
             while deadline is None or (left := deadline - clock.monotonic()) > 0:
                 clock.wait(condition, None if deadline is None else left)
 
     def broken(self, how: str, cause: Exception) -> urllib3.exceptions.ProtocolError:
-        """The error of a connection that ends in this way."""
+        """The error for a connection that ends with `how`, which is recorded."""
         self.note(how)
         return urllib3.exceptions.ProtocolError("Connection aborted.", cause)
 
@@ -132,19 +132,21 @@ class Line:
 
 
 class PlannedBody:
-    """A body that comes as a plan says, with the methods of urllib3's response that clients use."""
+    """A body that is delivered by a plan, with the methods of urllib3's response that clients use."""
 
     headers: urllib3.HTTPHeaderDict
     status: int
 
     def __init__(self, line: Line, plan: Plan, length: int, *, packed: bool) -> None:
-        """`length` is that of the body as it is sent. `packed` means gzip."""
+        """`length` is the length of the body as sent; `packed` is whether the body is compressed with gzip."""
         self._line, self._plan, self._left = line, deque(plan), length
         self._packed = packed
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield the pieces, decompressed unless `decode_content` is false; blocks on the clock. Raises urllib3's
-        ProtocolError and ReadTimeoutError."""
+        """Yield the pieces, decompressed unless `decode_content` is false. Blocks on the clock.
+
+        Raises urllib3's ProtocolError and ReadTimeoutError.
+        """
         unpack: Callable[[bytes], bytes] = bytes
         if self._packed and decode_content is not False:
             unpack = zlib.decompressobj(16 + zlib.MAX_WBITS).decompress
@@ -153,7 +155,7 @@ class PlannedBody:
             self._left -= len(data)
             if piece := unpack(data):
                 yield piece
-        if self._plan and isinstance(self._plan[-1], Close | Reset):  # the connection is this request's own
+        if self._plan and isinstance(self._plan[-1], Close | Reset):  # no other request uses the connection
             self._line.note("close" if isinstance(self._plan[-1], Close) else "reset")
             self._plan.clear()
 
@@ -183,13 +185,13 @@ class WatchBody:
         self._ended = self._closing = self._broken = False
 
     def interrupt(self, *, broken: bool) -> None:
-        """End the watch, as the server or a broken network does; this also ends a stall."""
+        """End the watch, like the server or (`broken`) like a broken network. This also ends a stall."""
         self._plan.clear()
         self._broken = broken
         self._stream.close()
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield chunks as they are ready, b"" when nothing is; ends with the watch."""
+        """Yield chunks when they are ready, and b"" if none is. Ends with the watch."""
         while not self._ended:
             self._settle()
             if self._broken:
@@ -210,7 +212,7 @@ class WatchBody:
                 yield b""
 
     def _step(self) -> bytes:
-        """Carry out the next step of the plan if its time has come. Never blocks."""
+        """Execute the next step of the plan if it is due. Never blocks."""
         step, now = self._plan[0], self._clock.monotonic()
         if isinstance(step, Wait):
             self._due = now + step.seconds if self._due is None else self._due
@@ -229,7 +231,7 @@ class WatchBody:
         self._ended = True
 
     def close(self) -> None:
-        """End the stream: the client is done."""
+        """End the stream and the watch, because the client is done."""
         self._ended = True
         self._stream.close()
 
@@ -237,7 +239,7 @@ class WatchBody:
 
 
 class ApiTransport(BaseAdapter):
-    """A `requests` adapter for the thread that runs the simulation; no lock is held while a request is answered."""
+    """A `requests` adapter for the thread that runs the simulation. It holds no lock while it answers a request."""
 
     def __init__(self, service: Service) -> None:
         super().__init__()
@@ -246,10 +248,10 @@ class ApiTransport(BaseAdapter):
         self._late: list[tuple[float, HttpRequest, Exchange, RecordedRequest]] = []  # (time of handling, …)
 
     def send(self, request: requests.PreparedRequest, *_: Any, timeout: Any = None, **__: Any) -> requests.Response:
-        """Answer a request; the other arguments of an adapter are ignored.
+        """Answer a request; an adapter's other arguments are ignored.
 
-        Blocks, on the clock, for delays and at most for the read timeout of a stall. Raises requests.ConnectionError
-        and ReadTimeout where a fault breaks the connection or holds the answer back.
+        Blocks on the clock for delays, and for a stall until the read timeout. Raises requests.ConnectionError if a
+        fault breaks the connection, and requests.ReadTimeout if a fault holds the answer back for too long.
         """
         wanted, service = read_request(request), self._service
         line = Line(service, _read_timeout(timeout))
@@ -270,13 +272,16 @@ class ApiTransport(BaseAdapter):
         """Does nothing: no connection is kept open."""
 
     def end_watches(self, *, broken: bool) -> None:
-        """End the open watches, in order or as a broken network does. The server calls this."""
+        """End the open watches, normally or (`broken`) like a broken network. The server calls this."""
         for body in list(self._watches):
             body.interrupt(broken=broken)
 
     def _delay(self, line: Line, wanted: HttpRequest, exchange: Exchange, entry: RecordedRequest) -> None:
-        """Let a request's delay pass. A client that gives up before does not undo the request: the server handles it
-        later, when no client waits for the answer."""
+        """Let a request's delay pass.
+
+        A client that gives up during the delay does not undo the request: the server still handles it when it is due,
+        although no client waits for the answer.
+        """
         due = self._service.clock.monotonic() + sum(step.seconds for step in exchange.before if isinstance(step, Wait))
         try:
             line.wait_for(exchange.before, b"")
@@ -302,7 +307,7 @@ class ApiTransport(BaseAdapter):
         return answer
 
     def settle(self) -> None:
-        """Do the work that is due by the clock: late requests, controllers, compaction."""
+        """Do the work that is due on the clock: late requests, controllers, compaction."""
         core, now = self._service.core, self._service.clock.monotonic()
         due = [late for late in self._late if late[0] <= now]
         self._late = [late for late in self._late if late[0] > now]
@@ -343,7 +348,7 @@ class ApiTransport(BaseAdapter):
 
 
 def _read_timeout(timeout: Any) -> float | None:
-    """The read timeout from the timeout argument of requests: a number, a pair, or urllib3's."""
+    """The read timeout from requests' `timeout` argument: a number, a pair, or a urllib3.Timeout."""
     if isinstance(timeout, urllib3.Timeout):
         timeout = timeout.read_timeout
     elif isinstance(timeout, tuple):
@@ -352,15 +357,15 @@ def _read_timeout(timeout: Any) -> float | None:
 
 
 def read_request(request: requests.PreparedRequest) -> HttpRequest:
-    """Convert a request into the form that the server reads."""
+    """Convert a `requests` request to an `HttpRequest`."""
     parts = urlsplit(request.url or "")
-    body: Any = request.body or b""  # bytes and text, or an iterable of them
+    body: Any = request.body or b""  # bytes, a string, or an iterable of bytes
     if isinstance(body, str):
         body = body.encode()
     if not isinstance(body, bytes):
         body = b"".join(body)
     headers: dict[str, str] = {}
-    sent: Any = request.headers  # bytes are allowed, whatever the type hints say
+    sent: Any = request.headers  # values may be bytes, despite the type hints
     for name, value in sent.items():
         text = value.decode() if isinstance(value, bytes) else value
         key = name.lower()

@@ -1,15 +1,18 @@
-"""The server's calls of webhooks: over HTTPS (`HttpsCalls`), or of WSGI applications in process.
+"""The server's calls to webhooks: over HTTPS (`HttpsCalls`), or to WSGI applications in process.
 
-`WebhookRouter` finds the target of a webhook configuration: a URL below a mounted prefix is answered by the WSGI
-application in process; a Service in `webhook_services` by HTTPS to the given address, with the Service's name; another
-Service is refused, as by a server that finds no Service or no endpoints; any other URL is called over HTTPS.
+`WebhookRouter` finds the target of a webhook configuration:
 
-An HTTPS call has its own connection and one deadline up to the last byte, except for the name look-up, whose timeout is
-the resolver's; `close` ends running calls. Errors have Go's words.
+- For a URL below a mounted prefix it calls the WSGI application in process.
+- For a Service in `webhook_services` it calls the given address over HTTPS, with the Service's name.
+- Other Services fail, as on a server that finds no such Service or no endpoints.
+- Any other URL is called over HTTPS.
 
-An application in process is called in the thread of the request and runs to its end. If it takes longer than the
-webhook's timeout on the server's clock, its answer is too late. An exception in it is logged and ends the call, like a
-server that closes the connection.
+An HTTPS call has its own connection and one deadline until the last byte. Only the name look-up has the resolver's own
+timeout. `close` ends running calls. Errors have the same texts as in Go.
+
+An in-process application runs in the request's thread and is never interrupted. If it takes longer than the webhook's
+timeout on the server's clock, its answer is too late. An exception in the application is logged and ends the call, as
+if a server had closed the connection.
 """
 from __future__ import annotations
 
@@ -40,17 +43,19 @@ CANCELED = "context canceled"
 
 
 class HttpsCalls:
-    """Calls of webhooks over HTTPS. Safe to use from any thread."""
+    """Calls webhooks over HTTPS. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._ended = 0  # how often `close` has ended all calls
+        self._ended = 0  # number of `close` calls so far
         self._is_closed = False
 
     def post(self, target: Target, url: str, address: str, body: bytes, timeout: float) -> WebhookAnswer:
-        """POST to `url` at `address` (``https://host:port``), which may differ from the URL's host. Blocks for at most
-        `timeout` seconds, or until `close`. Raises CallFailed."""
+        """POST to `url`, connecting to `address` (``https://host:port``), which may differ from the URL's host.
+
+        Blocks for at most `timeout` seconds, or until `close`. Raises CallFailed.
+        """
         try:
             call = _Call(self, urlsplit(url), urlsplit(address), time.monotonic() + timeout)
         except ValueError as error:  # an invalid port
@@ -65,7 +70,7 @@ class HttpsCalls:
             call.close()
 
     def close(self) -> None:
-        """End the running calls, and refuse new ones until `reopen`."""
+        """End the running calls, and refuse new calls until `reopen`."""
         with self._lock:
             self._is_closed = True
             self._ended += 1
@@ -78,7 +83,7 @@ class HttpsCalls:
             self._is_closed = False
 
     def began(self) -> int:
-        """Begin a call. Returns the number that `is_ended` takes."""
+        """Begin a call. Returns a number to pass to `is_ended`."""
         with self._lock:
             return self._ended
 
@@ -116,7 +121,7 @@ class _Call:
         self._began = calls.began()
 
     def run(self, context: ssl.SSLContext, body: bytes) -> WebhookAnswer:
-        """Connect, send, read. Raises the errors of the socket and of http.client."""
+        """Connect, send the request and read the answer. Raises the errors of the socket and of http.client."""
         found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         plain = self._connect(found)
         plain.settimeout(self._left())
@@ -174,7 +179,7 @@ class _Call:
             raise OSError(CANCELED)
 
     def read_into(self, connection: socket.socket, buffer: Any) -> int:
-        """Read the bytes that have arrived, waiting until the deadline."""
+        """Read bytes as they arrive; waits until the deadline."""
         connection.settimeout(self._left())
         try:
             return connection.recv_into(buffer)
@@ -189,7 +194,7 @@ class _Call:
             self._socket = None
 
     def told(self, error: Exception) -> str:
-        """The text of an error in Go's words."""
+        """The text that Go has for an error."""
         if self._calls.is_ended(self._began):
             return CANCELED
         at = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
@@ -216,13 +221,13 @@ class _Call:
 
 
 class _Readable:
-    """A socket in the form that http.client reads."""
+    """A socket as http.client reads it."""
 
     def __init__(self, call: _Call, connection: socket.socket) -> None:
         self._raw = _Raw(call, connection)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """The stream of the answer."""
+        """The answer as a buffered stream."""
         return io.BufferedReader(self._raw, 1 << 16)
 
 
@@ -236,7 +241,7 @@ class _Raw(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read the bytes that have arrived, waiting until the call's deadline."""
+        """Read bytes as they arrive; waits until the call's deadline."""
         return self._call.read_into(self._connection, buffer)
 
 
@@ -264,7 +269,7 @@ def _certificate_problem(error: ssl.SSLCertVerificationError, name: str) -> str:
 
 
 def _shut(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it is not connected
+    with contextlib.suppress(OSError):  # the socket may not be connected
         # ssl's own shutdown would take the connection away from the thread that reads it
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
@@ -275,27 +280,29 @@ Application = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 
 class Mounted:
-    """An application and the prefix of the URLs that it answers."""
+    """A WSGI application and the prefix of the URLs that it answers."""
 
     def __init__(self, prefix: str, application: Application) -> None:
-        """`prefix` is ``https://host[:port][/path]``, or ``https://name.namespace.svc`` for a Service. Raises
-        ValueError for anything else."""
+        """`prefix` must be ``https://host[:port][/path]``, with ``name.namespace.svc`` as the host of a Service.
+
+        Raises ValueError for any other prefix.
+        """
         parts = urlsplit(prefix)
         if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError(f"a webhook is mounted at https://host[:port][/path], not {prefix!r}")
+            raise ValueError(f"the prefix of a webhook must be https://host[:port][/path], not {prefix!r}")
         self._place = _place(parts)
         self._path = parts.path.rstrip("/")
         self._application = application
 
     def matches(self, url: str) -> bool:
-        """Whether a URL is the prefix or lies below it."""
+        """Whether a URL equals the prefix or is below it."""
         parts = urlsplit(url)
         path = parts.path
         return _place(parts) == self._place and (path.rstrip("/") == self._path or path.startswith(self._path + "/"))
 
     @property
     def weight(self) -> int:
-        """The length of the path: the longest match wins."""
+        """The length of the path; the longest match wins."""
         return len(self._path)
 
     def post(self, url: str, body: bytes, timeout: float, clock: Clock) -> WebhookAnswer:
@@ -304,7 +311,7 @@ class Mounted:
         try:
             answer = self._run(urlsplit(url), body)
         except (Exception, SystemExit):
-            log.exception("the application that is mounted at %s failed", url)
+            log.exception("the application mounted for webhook %s failed", url)
             raise CallFailed("EOF") from None
         if clock.monotonic() - began > timeout:
             raise CallFailed(DEADLINE)
@@ -348,20 +355,22 @@ class WebhookRouter:
     """Implements `hooks.WebhookCaller`. Safe to use from any thread."""
 
     def __init__(self, clock: Clock, services: Mapping[str, str], knows_service: Callable[[str], bool]) -> None:
-        """`services` has ``https://host:port`` by ``namespace/name``; `knows_service` returns whether the cluster has
-        such a Service. Raises ValueError for addresses of another form."""
+        """`services` maps ``namespace/name`` to ``https://host:port``. Raises ValueError for addresses of another form.
+
+        `knows_service` returns whether the cluster has the Service ``namespace/name``.
+        """
         for name, address in services.items():
             parts = urlsplit(address)
             if name.count("/") != 1 or parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
-                raise ValueError('webhook_services={"namespace/name": "https://host:port"} tells where a Service is, '
-                                 f"not {name!r}: {address!r}")
+                raise ValueError('webhook_services must map "namespace/name" to "https://host:port", '
+                                 f"not {name!r} to {address!r}")
         self._clock = clock
         self._services, self._knows_service = dict(services), knows_service
         self._mounted: list[Mounted] = []
         self._calls = HttpsCalls()
 
     def mount(self, prefix: str, application: Application) -> None:
-        """Let an application answer a URL and all URLs below it. Raises ValueError for an invalid prefix."""
+        """Let an application answer the URL `prefix` and all URLs below it. Raises ValueError for an invalid prefix."""
         self._mounted = [*self._mounted, Mounted(prefix, application)]
 
     def is_remote(self, url: str) -> bool:
@@ -370,7 +379,7 @@ class WebhookRouter:
 
     def _application(self, url: str) -> Mounted | None:
         inside = [mounted for mounted in self._mounted if mounted.matches(url)]
-        # Of equally long prefixes the last mounted one wins.
+        # If prefixes are equally long, the last mounted application wins.
         return max(reversed(inside), key=lambda mounted: mounted.weight) if inside else None
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
@@ -385,14 +394,14 @@ class WebhookRouter:
             name = target.service.partition("/")[2]
             why = (f'no endpoints available for service "{name}"' if self._knows_service(target.service)
                    else f'service "{name}" not found')
-            raise CallFailed(f"{why} (no Pod runs behind a Service of the embedded API server: say where it is, with "
+            raise CallFailed(f"{why} (no Pod runs behind a Service of the embedded API server: give its address with "
                              f'ApiServer(webhook_services={{"{target.service}": "https://HOST:PORT"}}) or '
                              f"--webhook-service {target.service}=https://HOST:PORT, or mount an application)")
         return self._calls.post(target, url, address, body, timeout)
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """End the running HTTPS calls, and refuse new ones inside the block: the server stops."""
+        """End the running HTTPS calls, and refuse new calls inside the block, because the server stops."""
         self._calls.close()
         try:
             yield

@@ -1,4 +1,4 @@
-"""The fault script, `Faults` (see script.py), its parts, and the recording of requests."""
+"""The fault script `Faults` (see script.py), its parts, and the recording of requests."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""`Rule`: one sentence of the fault script: which requests it applies to, and what happens to them.
+"""`Rule`: one rule of the fault script: the requests that it applies to, and what happens to them.
 
     faults.on("list", resource="pods").first(2).answer(503)
     faults.on("watch").nth(1).end_watch(after=3, how="reset")
     faults.on("create").chance(0.1).lose_answer()
 
-`Match` describes the requests of a rule. Conditions (each a `Filter`) follow and form a chain: each sees and counts
-only the requests that the previous condition let pass. ``after(2).first(3)`` takes the third to the fifth request,
-``every(2).first(3)`` the second, fourth and sixth. Without conditions the rule takes every matching request. Actions
-follow; several are applied in their order, and each counts the events that the actions before it let pass. A rule is in
-force from its first action until `remove()`.
+A `Match` describes the requests of a rule. Conditions (each a `Filter`) follow and form a chain: each of them sees and
+counts only the requests that the previous condition let pass. ``after(2).first(3)`` takes the third to the fifth
+request; ``every(2).first(3)`` takes the second, fourth and sixth. Without conditions the rule takes every matching
+request. Actions come last. Several actions are applied in order, and each counts only the watch events that the
+previous actions let pass. A rule is active from its first action until `remove()`.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Body = bytes | str | Mapping[str, Any] | list[Any]
 
 
 def response(status: int, body: Body = b"", headers: Headers = ()) -> HttpResponse:
-    """An answer; a mapping or list becomes JSON, a text becomes plain text. A given content-type is kept."""
+    """Build an answer: a mapping or list becomes JSON, a string plain text. A content-type in `headers` is kept."""
     given = list(headers.items() if isinstance(headers, Mapping) else headers)
     content_type = ""
     if isinstance(body, str):
@@ -53,7 +53,7 @@ def response(status: int, body: Body = b"", headers: Headers = ()) -> HttpRespon
 
 def status_object(code: int, reason: str | None = None, message: str = "",
                   details: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A ``v1.Status`` of a failure; without a reason it has the reason of the code."""
+    """A failure ``v1.Status``. Without `reason` it has the reason that belongs to the code."""
     reason = REASONS.get(code, "") if reason is None else reason
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
                               "message": message or f"the fault script answers {code}"}
@@ -66,7 +66,7 @@ def status_object(code: int, reason: str | None = None, message: str = "",
 
 
 def throttled(retry_after: float | str, form: RetryAfter, now: datetime) -> HttpResponse:
-    """A 429 with a Retry-After in the given form; a text for `retry_after` is sent as it is."""
+    """A 429 with a Retry-After in the given form. If `retry_after` is a string, it is sent unchanged."""
     headers, details = [], None
     if isinstance(retry_after, str):
         headers = [("Retry-After", retry_after)]
@@ -78,12 +78,12 @@ def throttled(retry_after: float | str, form: RetryAfter, now: datetime) -> Http
     elif form == "details":
         details = {"retryAfterSeconds": int(retry_after)}
     elif form != "none":
-        raise ValueError(f"{form!r} is no form of Retry-After: choose one of seconds, date, details, none")
+        raise ValueError(f"the form of Retry-After must be seconds, date, details or none, not {form!r}")
     return response(429, status_object(429, message="too many requests, try again later", details=details), headers)
 
 
 def event_line(event: Body) -> bytes:
-    """An event of a watch as a line: bytes and texts are kept, and a missing end of line is added."""
+    """A watch event as a line: bytes and strings are kept, other values become JSON. A missing newline is added."""
     if isinstance(event, str):
         event = event.encode()
     line = event if isinstance(event, bytes) else json.dumps(event, separators=(",", ":")).encode()
@@ -91,30 +91,30 @@ def event_line(event: Body) -> bytes:
 
 
 VERBS = frozenset(("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"))
-"""RBAC's verbs of requests to resources."""
+"""The RBAC verbs of resource requests."""
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 Words = str | Iterable[str]
-"""One word or several; a text may hold several, separated by blanks, commas or bars: ``"get list"``."""
+"""One or more words. A string may contain several, separated by spaces, commas or bars: ``"get list"``."""
 
 
 def words(value: Words | None) -> frozenset[str] | None:
-    """The separate words of a `Words`; None stays None."""
+    """The set of words in a `Words`; None stays None."""
     if value is None:
         return None
     return frozenset(re.split(r"[\s,|]+", value.strip())) if isinstance(value, str) else frozenset(value)
 
 
 def known(what: str, given: frozenset[str] | None, among: frozenset[str], hint: str) -> frozenset[str] | None:
-    """The words. Raises ValueError for a word that no request can have, since its rule would do nothing."""
+    """Check words and return them. Raises ValueError for a word that no request can have: its rule would do nothing."""
     if strange := sorted((given or frozenset()) - among):
         raise ValueError(f"no request has the {what} {', '.join(map(repr, strange))}: {hint}")
     return given
 
 
 def glob(pattern: str) -> re.Pattern[str]:
-    """A path pattern: ``*`` and ``?`` stay within a segment, ``**`` crosses segments, other characters are literal."""
+    """Compile a path pattern: ``*`` and ``?`` match within a segment, ``**`` across segments; the rest is literal."""
     parts = re.split(r"(\*\*|\*|\?)", pattern)
     translated = {"**": ".*", "*": "[^/]*", "?": "[^/]"}
     return re.compile("".join(translated.get(part) or re.escape(part) for part in parts))
@@ -122,7 +122,7 @@ def glob(pattern: str) -> re.Pattern[str]:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The properties of the requests that a rule is about; None matches anything."""
+    """The properties of requests that a rule matches; None matches anything."""
 
     verbs: frozenset[str] | None = None
     path: re.Pattern[str] | None = None
@@ -148,14 +148,14 @@ class Match:
 
 
 class Filter(Protocol):
-    """Takes some of the requests that it sees; `now` is monotonic seconds."""
+    """A condition that takes some of the requests that it sees; `now` is in monotonic seconds."""
 
     def takes(self, now: float, /) -> bool: ...
 
 
 @dataclass(slots=True)
 class Counted:
-    """Takes a request by its number, counted from 1."""
+    """Takes requests by their number, counted from 1."""
 
     takes_number: Callable[[int], bool]
     count: int = 0
@@ -167,7 +167,7 @@ class Counted:
 
 @dataclass(slots=True)
 class Chance:
-    """Takes a request with a probability; the same seed takes the same requests."""
+    """Takes requests with a probability; the same seed takes the same requests."""
 
     probability: float
     source: random.Random
@@ -190,18 +190,18 @@ class Lasting:
 
 
 class Conditions:
-    """A chain of conditions, each a `Filter`; each method adds one and returns the object."""
+    """A chain of `Filter` conditions. Each method adds a condition and returns the object itself."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed
         self._conditions: list[Filter] = []
         self.seen = 0
-        """How many requests matched."""
+        """The number of requests that matched."""
         self.taken = 0
-        """How many matching requests the rule was applied to."""
+        """The number of matching requests that the rule was applied to."""
 
     def take(self, now: float) -> bool:
-        """Whether a matching request is taken; called once for each request, in order."""
+        """Whether to take a matching request. Must be called once for each request, in order."""
         self.seen += 1
         for condition in self._conditions:
             if not condition.takes(now):
@@ -210,7 +210,7 @@ class Conditions:
         return True
 
     def first(self, count: int = 1) -> Self:
-        """Take the first `count` requests. Raises ValueError unless it is above 0."""
+        """Take the first `count` requests. Raises ValueError unless `count` is above 0."""
         _counts("first", count)
         return self._only(Counted(lambda number: number <= count))
 
@@ -219,23 +219,23 @@ class Conditions:
         return self._only(Counted(lambda number: number > count))
 
     def nth(self, *numbers: int) -> Self:
-        """Take the requests with these numbers, counted from 1. Raises ValueError for a smaller number."""
+        """Take the requests with these numbers, counted from 1. Raises ValueError for a number below 1."""
         _counts("nth", *numbers)
         return self._only(Counted(lambda number: number in numbers))
 
     def every(self, count: int) -> Self:
-        """Take each `count`-th request. Raises ValueError unless it is above 0."""
+        """Take every `count`-th request. Raises ValueError unless `count` is above 0."""
         _counts("every", count)
         return self._only(Counted(lambda number: number % count == 0))
 
     def chance(self, probability: float) -> Self:
-        """Take a request with this probability, drawn from the script's seed. Raises ValueError outside of 0 to 1."""
+        """Take each request with this probability (0 to 1, else ValueError). The script's seed decides the draws."""
         if not 0 <= probability <= 1:
-            raise ValueError(f"a probability lies between 0 and 1, got {probability}")
+            raise ValueError(f"a probability must be between 0 and 1, not {probability}")
         return self._only(Chance(probability, random.Random(f"{self._seed}/{len(self._conditions)}")))
 
     def lasting(self, duration: Duration) -> Self:
-        """Take requests for this duration on the clock, starting with the first request."""
+        """Take requests for this duration on the clock, which starts with the first request."""
         return self._only(Lasting(seconds(duration)))
 
     def _only(self, condition: Filter) -> Self:
@@ -262,9 +262,10 @@ class Script(Protocol):
 
 
 class Rule(Conditions):
-    """A rule: selected requests, and what happens to them. Made by `Faults.on`; every method returns the rule, and may
-    be called from any thread. `seen` counts the requests that matched and `taken` the requests to which something
-    happened, so that a test can assert that its fault took place.
+    """A rule selects requests and decides what happens to them. `Faults.on` makes rules.
+
+    Every method returns the rule and may be called from any thread. `seen` counts the requests that matched. `taken`
+    counts those that the rule was applied to, so that a test can assert that its fault took place.
     """
 
     def __init__(self, script: Script, match: Match, seed: str) -> None:
@@ -282,7 +283,7 @@ class Rule(Conditions):
             action(exchange)
 
     def remove(self) -> None:
-        """Take the rule out of force. Faults that it has started go on."""
+        """Deactivate the rule. Faults that have already started continue."""
         self._script.remove(self)
 
     def _does(self, action: Callable[[Exchange], None]) -> Rule:
@@ -293,22 +294,22 @@ class Rule(Conditions):
     # -- instead of handling the request
 
     def drop(self, how: Ending = "reset") -> Rule:
-        """End the connection without handling the request: "reset", "close", or "stall" to never answer."""
+        """End the connection without handling the request: by "reset" or "close". "stall" keeps it open, unanswered."""
         steps = ending(how) or [Reset()]
         return self._does(lambda exchange: exchange.before.extend(steps))
 
     def never_answer(self) -> Rule:
-        """Neither handle nor answer the request; the connection stays open."""
+        """Neither handle nor answer the request, but keep the connection open."""
         return self.drop("stall")
 
     def answer(self, status: int, body: Body = b"", headers: Headers = (), *, handled: bool = False) -> Rule:
-        """Answer with this; with `handled` after the request was carried out, whatever its result was.
+        """Answer with this instead of handling the request. With `handled` the request is handled first.
 
-        `body` is sent as it is (bytes), as text, or as JSON (mappings and lists). Raises ValueError for a status that
-        HTTP does not have.
+        A handled request's own result is discarded. `body` is sent unchanged (bytes), as text (strings), or as JSON
+        (mappings and lists). Raises ValueError for a status outside of 100 to 599.
         """
         if not (isinstance(status, int) and 100 <= status <= 599):
-            raise ValueError(f"a status of HTTP lies between 100 and 599, got {status!r}")
+            raise ValueError(f"an HTTP status must be between 100 and 599, not {status!r}")
         given = response(status, body, headers)
         if handled:
             return self.rewrite(lambda _: given)
@@ -316,13 +317,14 @@ class Rule(Conditions):
 
     def status(self, code: int, reason: str | None = None, message: str = "", *,
                details: Mapping[str, Any] | None = None, headers: Headers = (), handled: bool = False) -> Rule:
-        """Answer with a ``v1.Status``; without a reason it has the reason of the code."""
+        """Answer with a failure ``v1.Status``. Without `reason` it has the reason that belongs to the code."""
         return self.answer(code, status_object(code, reason, message, details), headers, handled=handled)
 
     def throttle(self, retry_after: float | str = 1, form: RetryAfter = "seconds") -> Rule:
-        """Answer 429 and ask the client to wait `retry_after` seconds: by number, date, only in the Status, or not.
+        """Answer 429 and ask the client to wait `retry_after` seconds.
 
-        A text is sent unchanged as the Retry-After header (``"soon"``, ``"-1"``).
+        `form` decides how: as "seconds" or "date" in the Retry-After header, only in the Status ("details"), or not at
+        all ("none"). If `retry_after` is a string, it is sent unchanged as the header (``"soon"``, ``"-1"``).
         """
         return self._instead(lambda exchange: throttled(retry_after, form, exchange.clock.now()))
 
@@ -334,15 +336,15 @@ class Rule(Conditions):
     # -- before and after the request is handled
 
     def run(self, function: Callable[[], object]) -> Rule:
-        """Call a function before the request is handled, in the thread that serves it and without any lock."""
+        """Call a function before the request is handled, in the thread that serves the request, without any lock."""
         return self._does(lambda exchange: exchange.effects.append(function))
 
     def expire_history(self) -> Rule:
-        """Compact before the request is handled: every older resourceVersion and continue token expires."""
+        """Compact the history before the request is handled: older resourceVersions and continue tokens expire."""
         return self.run(self._script.expire_history)
 
     def delay(self, duration: Duration, *, handled: bool = False) -> Rule:
-        """Let time pass before the request is handled or, with `handled`, between the handling and the answer."""
+        """Wait before the request is handled or, with `handled`, between handling and answer."""
         wait = seconds(duration)
 
         def act(exchange: Exchange) -> None:
@@ -353,28 +355,28 @@ class Rule(Conditions):
         return self._does(act)
 
     def rewrite(self, function: Callable[[HttpResponse], HttpResponse]) -> Rule:
-        """Handle the request and answer with the function's version of the answer."""
+        """Handle the request, pass the answer to the function, and send the answer that the function returns."""
         return self._does(lambda exchange: exchange.replacements.append(function))
 
     # -- the bytes of the answer
 
     def lose_answer(self, how: Ending = "reset") -> Rule:
-        """Carry the request out, then end the connection without sending a byte."""
+        """Handle the request, then end the connection without sending a byte."""
         return self.truncate(0, then="reset" if how == "end" else how)
 
     def truncate(self, at: int, *, of: shapers.Of = "answer", then: Ending = "close") -> Rule:
-        """Send only the first `at` bytes: of everything that goes out, or of the body with the framing of its chunks.
+        """Send only the first `at` bytes of the whole answer, or of its body including chunk framing (`of`).
 
-        A negative number leaves off that many bytes at the end; it has no effect on a watch, whose end is not known.
+        A negative `at` omits that many bytes at the end. It has no effect on a watch, whose end is not known.
         """
         return self._bytes(lambda: shapers.Truncate(at, of, "close" if then == "end" else then))
 
     def stall_after_headers(self) -> Rule:
-        """Send status line and headers, then nothing: a half-open connection."""
+        """Send the status line and headers, then nothing more, like a half-open connection."""
         return self.truncate(0, of="body", then="stall")
 
     def split(self, *sizes: int, pause: Duration = 0) -> Rule:
-        """Write in pieces of these sizes, repeatedly, with a pause between two pieces."""
+        """Write the answer in pieces of these sizes, repeated as needed, with a pause between pieces."""
         _positive(*sizes)
         return self._bytes(lambda: shapers.Split(sizes, seconds(pause)))
 
@@ -384,24 +386,25 @@ class Rule(Conditions):
         return self._bytes(lambda: shapers.Slow(bytes_per_second, piece))
 
     def hang_up(self, after: Duration = 0, how: Ending = "close") -> Rule:
-        """End the connection after this time from the answer, although the answer says that it can be reused."""
+        """End the connection this long after the answer, although the answer promised to keep it open."""
         steps = [Wait(seconds(after)), *(ending(how) or ending("close"))]
         return self._does(lambda exchange: exchange.after.extend(steps))
 
     def _bytes(self, make: Callable[[], shapers.ByteShaper]) -> Rule:
         return self._does(lambda exchange: exchange.bytes_.append(make()))
 
-    # -- the events of a watch are counted from 1, including bookmarks and errors
+    # -- watch events; they are counted from 1, including bookmarks and errors
 
     def end_watch(self, after: int = 0, how: Ending = "end") -> Rule:
-        """End the watch after this many events: as a server does ("end"), by FIN, by RST, or by silence ("stall")."""
+        """End the watch after this many events: like a server ("end"), by FIN ("close"), "reset" or "stall"."""
         ending(how)
         return self._events(lambda: shapers.EndAfter(after, how))
 
     def cut_event(self, number: int, at: int, *, of: Literal["line", "chunk"] = "line", then: Ending = "close") -> Rule:
-        """Send only `at` bytes of this event's line, or of the HTTP chunk that starts with its size, and end the watch.
+        """Send only `at` bytes of this event, then end the watch.
 
-        With "end" the half line lies in a whole chunk and the answer ends in order.
+        `of` decides what is counted: the event's "line", or the whole HTTP "chunk" including its size. If `then` is
+        "end", the incomplete line is sent in a complete chunk and the answer ends normally.
         """
         ending(then)
         return self._events(lambda: shapers.CutEvent(number, at, of, then))
@@ -411,37 +414,39 @@ class Rule(Conditions):
         return self._events(lambda: shapers.Repeat(times, numbers))
 
     def drop_events(self, *numbers: int) -> Rule:
-        """Leave out the events with these numbers."""
+        """Omit the events with these numbers."""
         return self.rewrite_events(lambda line, number: None if number in numbers else line)
 
     def insert_events(self, *events: Body, after: int = 0) -> Rule:
-        """Send these events after `after` events of the server; bytes and texts unchanged, anything else as JSON."""
+        """Send these events after `after` events of the server: bytes and strings unchanged, other values as JSON."""
         lines = [event_line(event) for event in events]
         return self._events(lambda: shapers.Insert(lines, after))
 
     def expire_watch(self, after: int = 0) -> Rule:
-        """After `after` events send the ERROR event of an expired resourceVersion and end the watch; the answer is a
-        200."""
+        """After `after` events send the ERROR event of an expired resourceVersion and end the watch.
+
+        The HTTP status of the watch stays 200.
+        """
         error = {"type": "ERROR", "object": status_object(410, "Expired", EXPIRED)}
         self.insert_events(error, after=after)
         return self.end_watch(after=after + 1)
 
     def rewrite_events(self, function: Callable[[bytes, int], bytes | None]) -> Rule:
-        """Send what the function returns for each event's line and number; None leaves the event out."""
+        """Send what the function returns for each event's line and number; None omits the event."""
         return self._events(lambda: shapers.Rewrite(function))
 
     def batch_events(self, count: int) -> Rule:
-        """Hold events back until there are `count` of them, as a buffering proxy does."""
+        """Hold events back until there are `count`, then send them together, like a buffering proxy."""
         _positive(count)
         return self._events(lambda: shapers.Batch(count))
 
     def rechunk_events(self, *sizes: int) -> Rule:
-        """Split each event into HTTP chunks of these sizes, the last size repeated; a real server has 2048."""
+        """Split each event into HTTP chunks of these sizes, repeating the last size. A real server uses 2048."""
         _positive(*sizes)
         return self._events(lambda: shapers.Rechunk(sizes))
 
     def lag_events(self, duration: Duration) -> Rule:
-        """Deliver each event this much later than the server has it."""
+        """Deliver each event this long after the server produced it."""
         late = seconds(duration)
 
         def act(exchange: Exchange) -> None:
@@ -454,5 +459,5 @@ class Rule(Conditions):
 
 def _positive(*numbers: float) -> Sequence[float]:
     if not numbers or any(number <= 0 for number in numbers):
-        raise ValueError(f"sizes have to be above 0, got {', '.join(map(str, numbers)) or 'none'}")
+        raise ValueError(f"sizes must be above 0, got {', '.join(map(str, numbers)) or 'none'}")
     return numbers

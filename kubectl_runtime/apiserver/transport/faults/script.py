@@ -1,4 +1,4 @@
-"""`Faults`: the fault script: what a server, a proxy or a network does to a client on a bad day, one sentence each.
+"""`Faults`, the fault script: rules for what a server, a proxy or a network does to a client on a bad day.
 
     faults = Faults(seed=7)
     faults.on("list", resource="pods").first(2).throttle(3, form="date")
@@ -6,11 +6,11 @@
     faults.on(path="/api/v1/namespaces/*/configmaps/**").chance(0.1).drop()
     faults.connections().lasting(5).drop()
 
-Give it to a server (``ApiServer(faults=faults)``) or use the server's own (``server.faults``). `on` begins a `Rule`,
-whose methods say the rest. The script touches no socket: it makes an `Exchange` for each request that a rule takes, and
-plans that the HTTP transport and the simulated transport carry out alike.
+Pass the script to a server (``ApiServer(faults=faults)``) or use the server's own (``server.faults``). `on` begins a
+`Rule`; the rule's methods add conditions and actions. The script touches no socket. It makes an `Exchange`, with plans
+that the HTTP transport and the simulated transport both execute, for each request that a rule takes.
 
-`Recording`: every request that a server received, with its result.
+`Recording` contains every request that a server received, with its result.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Faults:
     """A fault script. Rules may be added and removed at any time, from any thread."""
 
     def __init__(self, *, seed: int = 0) -> None:
-        """`seed` decides what `Rule.chance` takes: each rule has its own random numbers, by its place in the script."""
+        """`seed` decides which requests `Rule.chance` takes. Each rule has its own random numbers, by its position."""
         self._seed = seed
         self._lock = threading.Lock()
         self._rules: tuple[Rule, ...] = ()
@@ -50,8 +50,10 @@ class Faults:
 
     def bind(self, clock: Clock, expire_history: Callable[[], None],
              plural_of: Callable[[str], str | None] = lambda _name: None) -> None:
-        """Give the script the server's clock, its compaction, and its look-up of singular and short names; the server
-        calls this. Raises ValueError like `on`."""
+        """Give the script the server's clock, its compaction, and its look-up of singular and short names.
+
+        Only the server calls this. Raises ValueError like `on`.
+        """
         self._clock, self._expire, self._plural_of = clock, expire_history, plural_of
         for rule in self._rules:
             self._check_plural(rule.match.resources)
@@ -60,40 +62,40 @@ class Faults:
            resource: Words | None = None, namespace: str | None = None, name: str | None = None,
            query: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None,
            where: Callable[[HttpRequest], bool] | None = None) -> Rule:
-        """Begin a rule for requests that match all the arguments.
+        """Begin a rule for requests that match all arguments.
 
-        `verb` is RBAC's (get list watch create update patch delete deletecollection), `resource` is ``pods``,
-        ``pods/status`` or ``deployments.apps``; each may be several words (``"get list"``). `path` is a pattern with
-        ``*`` (within a segment) and ``**``, or a regular expression, of the whole path. `where` is called last; it must
-        not block. Several rules may take one request: delays add up, and the first rule that answers wins.
+        `verb` is an RBAC verb (get list watch create update patch delete deletecollection). `resource` is ``pods``,
+        ``pods/status`` or ``deployments.apps``. Both may be several words (``"get list"``). `path` must match the whole
+        path; it is a pattern with ``*`` (within a segment) and ``**``, or a regular expression. `where` is called last
+        and must not block. Several rules may take one request: delays add up, and the first rule that answers wins.
 
         Raises ValueError for arguments that no request can match: an unknown verb or method, a path without ``/``,
-        capitals in a resource, the singular or short name of a resource that the server has.
+        upper-case letters in a resource, or the singular or short name of a resource that the server has.
         """
         verbs = known("verb", words(verb), VERBS | {each.lower() for each in METHODS},
-                      f"they are {', '.join(sorted(VERBS))}, and HTTP's are given as method=")
-        methods = known("method", words(method), METHODS, f"they are {', '.join(sorted(METHODS))}")
+                      f"the verbs are {', '.join(sorted(VERBS))}; HTTP methods must be given as method=")
+        methods = known("method", words(method), METHODS, f"the methods are {', '.join(sorted(METHODS))}")
         resources = words(resource)
         known("resource", resources, frozenset(each.lower() for each in resources or ()),
-              "it is the plural, in small letters, as in ``services`` or ``deployments.apps``")
+              "it must be the plural in lower case, as in ``services`` or ``deployments.apps``")
         self._check_plural(resources)
         if isinstance(path, str) and not path.startswith(("/", "*")):
-            raise ValueError(f"no request has the path {path!r}: it begins with / or **")
+            raise ValueError(f"no request has the path {path!r}: it must begin with / or **")
         pattern = glob(path) if isinstance(path, str) else path
         return self._rule(Match(verbs, pattern, methods, resources, namespace, name, query or {}, headers or {}, where))
 
     def connections(self) -> Rule:
-        """Begin a rule for new connections; only the actions `drop`, `never_answer` and `delay` make sense for it.
+        """Begin a rule for new connections; only the actions `drop`, `never_answer` and `delay` affect connections.
 
-        ``drop()`` resets a connection as soon as it is accepted. For a connection that the operating system refuses,
-        call ``ApiServer.stop`` and ``start``: the port and the data stay.
+        ``drop()`` resets a connection as soon as it is accepted. To have the operating system refuse connections, call
+        ``ApiServer.stop``, and later ``start``: the port and the data stay.
         """
         return self._rule(_CONNECTIONS)
 
     def _check_plural(self, resources: frozenset[str] | None) -> None:
         for resource in resources or ():
             if (plural := self._plural_of(re.split("[./]", resource)[0])) is not None:
-                raise ValueError(f"no request has the resource {resource!r}: it is the plural, {plural!r}")
+                raise ValueError(f"no request has the resource {resource!r}: it must be the plural, {plural!r}")
 
     def _rule(self, match: Match) -> Rule:
         with self._lock:
@@ -101,7 +103,7 @@ class Faults:
             return Rule(self, match, f"{self._seed}/{self._made}")
 
     def enforce(self, rule: Rule) -> None:
-        """Put a rule in force; its first action calls this."""
+        """Activate a rule. The rule's first action calls this."""
         with self._lock:
             if rule.match is _CONNECTIONS:
                 if rule not in self._connection_rules:
@@ -110,13 +112,13 @@ class Faults:
                 self._rules += (rule,)
 
     def remove(self, rule: Rule) -> None:
-        """Take a rule out of force."""
+        """Deactivate a rule."""
         with self._lock:
             self._rules = tuple(other for other in self._rules if other is not rule)
             self._connection_rules = tuple(other for other in self._connection_rules if other is not rule)
 
     def clear(self) -> None:
-        """Take all rules out of force."""
+        """Deactivate all rules."""
         with self._lock:
             self._rules = self._connection_rules = ()
 
@@ -129,21 +131,21 @@ class Faults:
     # -- for the transports
 
     def connect(self) -> Plan:
-        """The plan for a connection that was just accepted; empty if nothing happens to it."""
+        """The plan for a connection that was just accepted; empty if no rule takes it."""
         if not self._connection_rules:
             return []
         exchange = self._apply(self._connection_rules, _CONNECTION, _NO_INFO)
         return until_over(exchange.before) if exchange else []
 
     def begin(self, request: HttpRequest) -> Exchange | None:
-        """The faults of a request that was just read, None if no rule takes it. Runs no effects."""
+        """The faults for a request that was just read, None if no rule takes it. Runs no effects."""
         if not self._rules:
             return None
         return self._apply(self._rules, request, parse(request))
 
     def _apply(self, rules: tuple[Rule, ...], request: HttpRequest, info: RequestInfo) -> Exchange | None:
         matching = [rule for rule in rules if rule.match.matches(request, info)]
-        with self._lock:  # `where` is the user's function, so it runs without the lock; counting needs the lock
+        with self._lock:  # only for counting: `where` is the user's function and has run without the lock
             now = self._clock.monotonic()
             taken = [rule for rule in matching if rule.take(now)]
         if not taken:
@@ -156,18 +158,18 @@ class Faults:
 
 @dataclass(slots=True, eq=False)
 class RecordedRequest:
-    """One recorded request. `status` is that of the answer, None while there is no answer."""
+    """One recorded request. `status` is the answer's HTTP status, None while there is no answer."""
 
-    number: int  # 1 for the first
-    monotonic: float  # seconds on the server's clock at which it was read
+    number: int  # 1 for the first request
+    monotonic: float  # monotonic seconds on the server's clock when the request was read
     time: datetime
     request: HttpRequest = field(repr=False)
     status: int | None = None
-    ended: str = ""  # "reset", "close" or "stall" if the fault script ended it
+    ended: str = ""  # "reset", "close" or "stall" if the fault script ended the connection
 
     @property
     def verb(self) -> str:
-        """RBAC's verb: get, list, watch, create, update, patch, delete, deletecollection."""
+        """The RBAC verb: get, list, watch, create, update, patch, delete or deletecollection."""
         return parse(self.request).verb
 
     @property
@@ -176,7 +178,7 @@ class RecordedRequest:
 
     @property
     def path(self) -> str:
-        """The path, decoded."""
+        """The path, still percent-encoded, without the query."""
         return self.request.path
 
     @property
@@ -198,10 +200,10 @@ class RecordedRequest:
         return self.request.param(name, default)
 
     def json(self) -> Any:
-        """The body, decoded. Raises msgspec.DecodeError."""
+        """The body decoded from JSON. Raises msgspec.DecodeError."""
         return msgspec.json.decode(self.request.body)
 
-    def __repr__(self) -> str:  # neither headers nor body: they hold tokens and Secrets
+    def __repr__(self) -> str:  # without headers and body, which may contain tokens and Secrets
         return f"<{self.number}: {self.verb} {self.method} {self.path} -> {self.ended or self.status}>"
 
 
@@ -212,8 +214,11 @@ def _size(request: HttpRequest) -> int:
 
 
 class Recording:
-    """The requests that a server received, in order, as a sequence of `RecordedRequest`. Above `max_requests` or
-    `max_bytes` the oldest are forgotten; the numbers go on. Thread-safe; a read is a snapshot."""
+    """The requests that a server received, in order, as a sequence of `RecordedRequest`.
+
+    Above `max_requests` or `max_bytes` the oldest requests are forgotten; numbering continues. Thread-safe; each read
+    returns a snapshot.
+    """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, *, max_requests: int = 10_000, max_bytes: int = 32 << 20) -> None:
         self._clock = clock
@@ -225,11 +230,11 @@ class Recording:
 
     @property
     def total(self) -> int:
-        """The number of requests so far, including forgotten and cleared ones."""
+        """The number of requests so far, including forgotten and cleared requests."""
         return self._count
 
     def add(self, request: HttpRequest) -> RecordedRequest:
-        """Record a request that was read; the server fills in its result."""
+        """Record a request that was read. The server fills in the result later."""
         with self._changed:
             self._count += 1
             entry = RecordedRequest(self._count, self._clock.monotonic(), self._clock.now(), request)
@@ -249,14 +254,13 @@ class Recording:
 
     def select(self, verb: Words | None = None, path: str | None = None, *, resource: Words | None = None,
                method: Words | None = None) -> list[RecordedRequest]:
-        """The requests with these verbs, resources and methods whose path fits the pattern (`*`, `**`)."""
+        """The requests with these verbs, resources and methods whose path matches the pattern (``*``, ``**``)."""
         match = Match(words(verb), glob(path) if path is not None else None, words(method), words(resource))
         return [entry for entry in self if match.matches(entry.request, parse(entry.request))]
 
     def wait_for(self, count: int, verb: Words | None = None, path: str | None = None, *, timeout: Duration = 10,
                  resource: Words | None = None) -> list[RecordedRequest]:
-        """Block until this many of the selected requests were answered or ended; raises TimeoutError after `timeout`.
-        """
+        """Block until `count` of the selected requests were answered or ended. Raises TimeoutError after `timeout`."""
         deadline = self._clock.monotonic() + seconds(timeout)
         while True:
             with self._changed:

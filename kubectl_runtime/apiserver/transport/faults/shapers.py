@@ -1,13 +1,13 @@
-"""How faults change the bytes of an answer and the events of a watch: plans, shapers, a request's `Exchange`.
+"""Faults in the bytes of an answer and the events of a watch: plans, shapers, and the `Exchange` of a request.
 
-A `Plan` lists the steps of a connection, without a socket; the HTTP transport carries it out on sockets, the simulated
-transport on its clock. `Stall`, `Close` and `Reset` end a plan: later steps are void.
+A `Plan` lists the steps of a connection, without a socket. The HTTP transport executes plans on sockets, the simulated
+transport on its clock. `Stall`, `Close` and `Reset` end a plan: later steps are ignored.
 
-A `ByteShaper` turns everything that goes out into plans, the head (status line and headers) separately. An
-`EventShaper` changes the events of a watch as lines, and may end the watch. Each serves one request.
+A `ByteShaper` turns all bytes that are sent into plans, the head (status line and headers) separately. An `EventShaper`
+changes the events of a watch, line by line, and may end the watch. Each shaper serves one request.
 
-`ShapedStream` is an `EventStream` around another one, so that the transports need not know it; only its exchange reads
-how it ends (`ending`, `cut`).
+`ShapedStream` is an `EventStream` that wraps another `EventStream`, so that transports need not know it. Only its
+`Exchange` reads how the stream ends (`ending`, `cut`).
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let this many seconds pass on the clock; a server that stops ends the wait."""
+    """Let this many seconds pass on the clock. The wait ends early when the server stops."""
 
     seconds: float
 
@@ -42,33 +42,33 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """End the connection in order (FIN)."""
+    """Close the connection normally (FIN)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Tear the connection down (RST): bytes on their way may be lost."""
+    """Reset the connection (RST); bytes in transit may be lost."""
 
 
 Step = Send | Wait | Stall | Close | Reset
 Plan = list[Step]
 Ending = Literal["end", "close", "reset", "stall"]
-"""How an answer or connection ends: as a healthy server ends it, by FIN, by RST, or not at all."""
+"""How an answer or connection ends: like on a healthy server ("end"), by FIN, by RST, or not at all ("stall")."""
 
 ENDINGS: dict[str, Step] = {"close": Close(), "reset": Reset(), "stall": Stall()}
 
 
 def ending(how: Ending) -> Plan:
-    """The steps of an ending; none for a healthy end. Raises ValueError for an unknown word."""
+    """The steps of an ending; none for "end". Raises ValueError for an unknown ending."""
     if how == "end":
         return []
     if how not in ENDINGS:
-        raise ValueError(f"{how!r} is no ending: choose one of end, close, reset, stall")
+        raise ValueError(f"the ending must be end, close, reset or stall, not {how!r}")
     return [ENDINGS[how]]
 
 
 def is_over(plan: Sequence[Step]) -> bool:
-    """Whether the connection ends with this plan."""
+    """Whether the plan ends the connection."""
     return bool(plan) and isinstance(plan[-1], Stall | Close | Reset)
 
 
@@ -91,27 +91,27 @@ Of = Literal["answer", "body"]
 
 
 class ByteShaper:
-    """Lets everything pass; base of the shapers of bytes."""
+    """Base class of byte shapers; it changes nothing."""
 
     def begin(self, head: int, body: int) -> None:
-        """The sizes of an answer that is not a stream, given before its bytes."""
+        """Receive the sizes of an answer that is not a stream, before its bytes."""
 
     def head(self, data: bytes) -> Plan:
         """Shape the status line and headers."""
         return [Send(data)]
 
     def data(self, data: bytes) -> Plan:
-        """Shape a piece of the body; of a stream, a chunk with its framing."""
+        """Shape a piece of the body; for a stream this is a chunk with its framing."""
         return [Send(data)] if data else []
 
     def reshape(self, plan: Plan, part: Callable[[bytes], Plan]) -> Plan:
-        """Pass the bytes of a plan through `head` or `data`; its other steps stay where they are."""
+        """Pass the bytes of a plan through `part` (`head` or `data`); other steps keep their place."""
         return [step for given in plan for step in (part(given.data) if isinstance(given, Send) else [given])]
 
 
 @dataclass(slots=True)
 class Truncate(ByteShaper):
-    """Ends the connection after this many bytes; a negative number counts from the end, except for streams."""
+    """Ends the connection after `at` bytes. A negative number counts from the end and has no effect on streams."""
 
     at: int
     of: Of = "answer"
@@ -125,7 +125,7 @@ class Truncate(ByteShaper):
     def head(self, data: bytes) -> Plan:
         if self.of == "answer":
             return self.data(data)
-        # counting starts with the body: with 0 the client gets the headers and nothing more
+        # counting starts with the body: with 0 the client gets only the head
         return [Send(data), *(ending(self.then) if self.at == 0 else [])]
 
     def data(self, data: bytes) -> Plan:
@@ -139,7 +139,7 @@ class Truncate(ByteShaper):
 
 @dataclass(slots=True)
 class Split(ByteShaper):
-    """Writes in pieces of the given sizes, repeatedly, with pauses between them."""
+    """Writes in pieces of the given sizes, repeated as needed, with pauses between pieces."""
 
     sizes: Sequence[int]
     pause: float = 0.0
@@ -164,7 +164,7 @@ class Split(ByteShaper):
 
 @dataclass(slots=True)
 class Slow(ByteShaper):
-    """Sends the body in pieces, at a number of bytes per second."""
+    """Sends the body in pieces, at a limited number of bytes per second."""
 
     bytes_per_second: float
     piece: int
@@ -186,8 +186,10 @@ def pieces(data: bytes, sizes: Iterator[int]) -> Iterator[bytes]:
 
 
 class EventShaper:
-    """Lets every event pass; base of the shapers of events. `ending` is how the watch ends here, once it does; `cut`
-    goes out before the end."""
+    """Base class of event shapers; it changes nothing.
+
+    A shaper that ends the watch sets `ending`. If it also sets `cut`, this part of an event is sent before the end.
+    """
 
     def __init__(self) -> None:
         self.ending: Ending | None = None
@@ -195,7 +197,7 @@ class EventShaper:
         self.count = 0
 
     def start(self) -> list[bytes]:
-        """Lines to send before the first event."""
+        """The lines to send before the first event."""
         return []
 
     def feed(self, line: bytes) -> list[bytes]:
@@ -203,24 +205,24 @@ class EventShaper:
         return self.event(line)
 
     def event(self, line: bytes) -> list[bytes]:
-        """Lines to send in place of event number `count`."""
+        """The lines to send instead of event number `count`."""
         return [line]
 
     def flush(self) -> list[bytes]:
-        """Lines that are left when the server ends the watch."""
+        """The lines that are held back when the server ends the watch."""
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An event that is sent in part: `at` bytes of the line, or of the HTTP chunk that carries it."""
+    """An event that is sent in part: only `at` bytes of its line, or of the HTTP chunk that contains the line."""
 
     line: bytes
     at: int
     of: Literal["line", "chunk"]
 
     def framed(self, frame: Callable[[bytes], bytes]) -> bytes:
-        """The bytes that go out."""
+        """The bytes to send."""
         chunk = frame(self.line)
         return chunk[:self.at if self.of == "chunk" else chunk.index(self.line) + self.at]
 
@@ -243,7 +245,7 @@ class EndAfter(EventShaper):
 
 
 class CutEvent(EventShaper):
-    """Ends the watch within an event."""
+    """Ends the watch in the middle of an event."""
 
     def __init__(self, number: int, at: int, of: Literal["line", "chunk"], then: Ending) -> None:
         super().__init__()
@@ -253,14 +255,14 @@ class CutEvent(EventShaper):
         if self.count != self._number:
             return [line]
         self.ending = self._then
-        if self._then == "end":  # the HTTP chunk is whole, only the line in it is not
+        if self._then == "end":  # the HTTP chunk is complete, but the line in it is not
             return [line[:self._at]] if self._at else []
         self.cut = Cut(line, self._at, self._of)
         return []
 
 
 class Repeat(EventShaper):
-    """Sends events several times: all, or the events with the given numbers."""
+    """Sends all events, or only those with the given numbers, several times."""
 
     def __init__(self, times: int, only: Sequence[int]) -> None:
         super().__init__()
@@ -271,7 +273,7 @@ class Repeat(EventShaper):
 
 
 class Insert(EventShaper):
-    """Sends its own lines after a number of events."""
+    """Sends extra lines after a number of events."""
 
     def __init__(self, lines: Sequence[bytes], after: int) -> None:
         super().__init__()
@@ -297,7 +299,7 @@ class Rewrite(EventShaper):
 
 
 class Batch(EventShaper):
-    """Holds events back until there are enough, and sends them in one piece, as a buffering proxy does."""
+    """Holds events back until there are enough, and sends them in one piece, like a buffering proxy."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -313,7 +315,7 @@ class Batch(EventShaper):
 
 
 class Rechunk(EventShaper):
-    """Splits each event into several HTTP chunks, as a real server does with events above its buffer's size."""
+    """Splits each event into several HTTP chunks, as a real server does with events larger than its buffer."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
         super().__init__()
@@ -324,10 +326,10 @@ class Rechunk(EventShaper):
 
 
 class ShapedStream:
-    """A watch whose events pass through shapers, and may be delayed. One thread polls it, as every `EventStream`."""
+    """A watch whose events pass through shapers and may be delayed. Like any `EventStream`, one thread polls it."""
 
     def __init__(self, inner: EventStream, shapers: Sequence[EventShaper], clock: Clock, lag: float = 0.0) -> None:
-        """Pass the events of `inner` through `shapers` in order; each is then sent `lag` seconds later."""
+        """Pass the events of `inner` through `shapers` in order, then send each event `lag` seconds later."""
         self._inner, self._shapers, self._clock, self._lag = inner, list(shapers), clock, lag
         self._queue: deque[tuple[float, bytes]] = deque()
         self._over = False
@@ -362,7 +364,7 @@ class ShapedStream:
         self._inner.close()
 
     def _pull(self) -> None:
-        """Read the server's events: all of them if they are delayed, since their delay starts now."""
+        """Read events from the server. If events are delayed, read all that are ready, since their delay starts now."""
         while not self._over and (self._lag or not self._queue):
             chunk = self._inner.poll()
             if chunk is None:
@@ -375,7 +377,7 @@ class ShapedStream:
                     self._look_for_the_end()
 
     def _pass_on(self, lines: list[bytes], first: int) -> None:
-        """Pass lines to the shapers from number `first` on; a shaper that has ended the watch gets no more."""
+        """Pass lines through the shapers from index `first` on. A shaper that has ended the watch gets no more."""
         for index in range(first, len(self._shapers)):
             shaper, fed = self._shapers[index], list[bytes]()
             for line in lines:
@@ -405,10 +407,10 @@ class ShapedStream:
 
 @dataclass(slots=True)
 class Exchange:
-    """The faults of one request, filled by the actions of all rules that took it, in their order.
+    """The faults of one request. The actions of all rules that took the request fill it, in rule order.
 
-    A server uses the parts in this order: ``before`` (steps; if they end the connection, the request is never handled),
-    ``effects`` (functions, called without any lock), ``instead`` (the answer of a request that is not handled, if any),
+    A transport uses the parts in this order: ``before`` (steps; if they end the connection, the request is never
+    handled), ``effects`` (functions, called without any lock), ``instead`` (an answer that replaces the handling),
     ``answer``, then ``whole`` for an answer that is not a stream, or ``head``, ``data`` and ``end`` for a stream.
     """
 
@@ -419,9 +421,9 @@ class Exchange:
     replacements: list[Callable[[HttpResponse], HttpResponse]] = field(default_factory=list)
     bytes_: list[ByteShaper] = field(default_factory=list)
     events: list[EventShaper] = field(default_factory=list)
-    after: Plan = field(default_factory=list)  # on the connection, once the answer is out
+    after: Plan = field(default_factory=list)  # steps after the answer was sent
     delay: float = 0.0  # seconds between handling and answering
-    lag: float = 0.0  # seconds by which each event of a watch is late
+    lag: float = 0.0  # seconds by which each event of a watch is delayed
     _stream: ShapedStream | None = None
 
     @property
@@ -430,7 +432,7 @@ class Exchange:
         return is_over(until_over(self.before))
 
     def answer(self, response: HttpResponse) -> HttpResponse:
-        """The answer to give in place of `response`; a stream that is no longer used is closed."""
+        """The answer to send instead of `response`. The stream of `response` is closed if it is no longer used."""
         given = response
         for change in self.replacements:
             given = change(given)
@@ -444,7 +446,7 @@ class Exchange:
         return given
 
     def whole(self, head: bytes, body: bytes) -> Plan:
-        """The steps that send a whole answer, and the steps after it."""
+        """The steps that send a complete answer, and the steps after it."""
         if not self.bytes_:
             return [Send(head + body), *self.after]
         for shaper in self.bytes_:
@@ -467,8 +469,10 @@ class Exchange:
         return until_over(plan)
 
     def end(self, frame: Callable[[bytes], bytes], tail: bytes) -> Plan:
-        """The steps that end a closed stream. `frame` makes an HTTP chunk of bytes, `tail` is the last chunk; a
-        transport without framing passes the identity and nothing."""
+        """The steps that end a closed stream. `frame` makes an HTTP chunk of bytes; `tail` is the last chunk.
+
+        A transport without framing passes an identity function and b"".
+        """
         how = (self._stream.ending if self._stream else None) or "end"
         plan: Plan = []
         if self._stream is not None and self._stream.cut is not None:

@@ -1,11 +1,11 @@
-"""HTTP connections: the `Listener` with a thread for each, which serves requests, watches and websockets.
+"""HTTP connections: the `Listener` starts a thread for each connection, which serves requests, watches and websockets.
 
-The fault script gives plans (see shapers.py), which `_carry` carries out; without faults a plan is one `Send`. While a
-watch is idle, its thread waits on a condition that the watch, the `Reaper` (the client is gone) and the listener (the
-server stops) notify; otherwise it wakes only for the watch's deadline.
+The fault script makes plans (see shapers.py), which `_carry` executes; without faults a plan is one `Send`. While a
+watch is idle, its thread waits on a condition. The watch, the `Reaper` (when the client is gone) and the listener (when
+the server stops) notify this condition; otherwise the thread wakes only for the watch's deadline.
 
-A thread that serves an idle watch reads nothing, so it would keep a dead connection until the next write. The `Reaper`
-is one thread that polls all such sockets and calls back when one ends.
+A thread that serves an idle watch reads nothing, so that it would keep a dead connection until the next write. The
+`Reaper` is one thread that polls the sockets of all idle watches and calls back when the client closes one.
 """
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from kubectl_runtime.core.base.threads import Clock, Thread
 
 
 def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
-    """Wait until `wake` is readable or the peer of a watched connection is gone. Returns the ended descriptors.
+    """Wait until `wake` is readable or the peer of a watched connection is gone. Returns these descriptors.
 
-    On Linux the end of a peer is distinct from its data. Elsewhere any input on a watch's connection counts as its end,
-    and Windows has no poll.
+    On Linux the close of a peer can be told apart from its data. On other systems any input on a watch's connection
+    counts as the end of the connection. Windows has no poll.
     """
     if not hasattr(select, "poll"):
         return select.select([wake.fileno(), *watched], [], [])[0]
@@ -55,7 +55,7 @@ def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
 
 
 class Reaper:
-    """The thread that notices closed connections. `watch` and `forget` may be called from any thread."""
+    """The thread that notices when clients close connections. `watch` and `forget` may be called from any thread."""
 
     def __init__(self, name: str) -> None:
         self._lock = threading.Lock()
@@ -73,13 +73,13 @@ class Reaper:
         self._wake()
 
     def forget(self, connection: socket.socket) -> None:
-        """Stop watching a connection; called before it is closed."""
+        """Stop watching a connection. Must be called before the connection is closed."""
         with self._lock:
             self._sockets.pop(connection.fileno(), None)
-        self._wake()  # while the poll holds the connection, closing it sends neither FIN nor RST
+        self._wake()  # closing a connection sends neither FIN nor RST while it is being polled
 
     def stop(self) -> None:
-        """End the thread; blocks until a callback that runs has returned, at most 5 s."""
+        """End the thread. Blocks until a running callback has returned, for at most 5 s."""
         self._stopped = True
         self._wake()
         self._thread.join(5)
@@ -96,14 +96,14 @@ class Reaper:
                 watched = dict(self._sockets)
             try:
                 found = _readable(self._wake_out, [*watched])
-            except OSError:  # a connection was closed at the same time: `forget` was or will be called for it
+            except OSError:  # a connection was closed at the same time; `forget` was or will be called for it
                 found = []
             for descriptor in found:
                 if descriptor == self._wake_out.fileno():
                     with contextlib.suppress(OSError):
                         self._wake_out.recv(4096)
                     continue
-                with self._lock:  # the number may belong to another connection by now
+                with self._lock:  # the descriptor may belong to another connection by now
                     gone = self._sockets.get(descriptor)
                     if gone is None or gone is not watched[descriptor]:
                         continue
@@ -113,18 +113,18 @@ class Reaper:
 
 log = guarded_logger(__name__)
 
-SEND_TIMEOUT = 60.0  # seconds in which a client must read what it is sent
-LINGER = 0.5  # seconds that a client has to read the last answer while it still sends data
+SEND_TIMEOUT = 60.0  # seconds within which a client must read the data sent to it
+LINGER = 0.5  # seconds that a client has to read the last answer if it is still sending data
 
 
 class Tls(Protocol):
     """The listener's side of TLS; see `credentials.ServerTls`."""
 
     def accept(self, connection: socket.socket) -> socket.socket:
-        """Make the handshake. Raises OSError."""
+        """Do the handshake. Raises OSError if it fails."""
 
     def subject(self, connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
-        """The subject of the client's verified certificate."""
+        """The subject of the client's verified certificate; None without a certificate."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class ServingInfo:
 
 
 class Drop(Exception):
-    """Ends the connection; `how` is the fault script's word for it, "" if the end is no fault."""
+    """Ends the connection; `how` is the fault script's ending, or "" if no fault ends it."""
 
     def __init__(self, how: str = "") -> None:
         super().__init__(how)
@@ -148,13 +148,13 @@ class Drop(Exception):
 
 
 class Connection:
-    """One connection; `run` serves it to its end, `stop` ends it from another thread."""
+    """One connection. `run` serves the connection to its end; `stop` ends it from another thread."""
 
     def __init__(self, connection: socket.socket, serving: ServingInfo) -> None:
         self._socket = connection
         self._serving = serving
         self._condition = threading.Condition()
-        self._events = 0  # counts notifications, so that none is missed between a poll and a wait
+        self._events = 0  # counts notifications, so that no notification is missed between a poll and a wait
         self._gone = False
         self._stopping = False
         self._idle = True  # between requests
@@ -162,13 +162,13 @@ class Connection:
         self._entry: RecordedRequest | None = None  # the current request's entry
 
     def _send(self, data: bytes) -> None:
-        """Send all of the data. Raises OSError when the client is gone."""
-        if self._socket.gettimeout() != SEND_TIMEOUT:  # setting it is a system call, and a watch sends often
+        """Send all data. Raises OSError if the client is gone."""
+        if self._socket.gettimeout() != SEND_TIMEOUT:  # setting the timeout is a system call, and watches send often
             self._socket.settimeout(SEND_TIMEOUT)
         self._socket.sendall(data)
 
     def stop(self) -> None:
-        """End after the current answer; an idle connection and watches end at once."""
+        """End after the current answer. Idle connections and watches end at once."""
         with self._condition:
             self._stopping = True
             self._events += 1
@@ -192,16 +192,16 @@ class Connection:
                 self._socket = self._serving.tls.accept(self._socket)
             self._serve()
         except Drop as drop:
-            if drop.how == "reset":  # lingering for no time makes close send an RST
+            if drop.how == "reset":  # with a linger time of 0 close sends an RST
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             else:
                 self._say_goodbye()
                 with contextlib.suppress(OSError):
                     self._linger()
         except OSError:
-            pass  # the client is gone, or the server stops
+            pass  # the client is gone or the server is stopping
         except Exception:  # a bug here or in a user's fault function ends this connection, not the server
-            log.exception("a connection failed")
+            log.exception("serving a connection failed")
         else:
             self._say_goodbye()
         finally:
@@ -209,10 +209,10 @@ class Connection:
                 self._socket.close()
 
     def _say_goodbye(self) -> None:
-        """Announce the end under TLS, so that the client does not take it for an attack."""
+        """Send TLS's close_notify, so that the client does not treat the end as a truncation attack."""
         if isinstance(self._socket, ssl.SSLSocket):
             with contextlib.suppress(OSError, ValueError):
-                self._socket.settimeout(0)  # without waiting for the client's own announcement
+                self._socket.settimeout(0)  # do not wait for the client's own close_notify
                 self._socket.unwrap()
 
     def _serve(self) -> None:
@@ -237,9 +237,9 @@ class Connection:
                 return
 
     def _linger(self) -> None:
-        """Read for a moment what the client still sends: closing with unread bytes would destroy the answer."""
+        """Read for a moment the data that the client still sends, since a close with unread bytes loses the answer."""
         if isinstance(self._socket, ssl.SSLSocket):
-            return  # TLS announces the end itself
+            return  # TLS has its own close_notify
         self._socket.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + LINGER
         while not self._stopping and (left := deadline - time.monotonic()) > 0:
@@ -278,7 +278,7 @@ class Connection:
             self._carry(exchange.whole(start, b"" if request.method == "HEAD" else body))
 
     def _handle(self, request: HttpRequest) -> HttpResponse:
-        # requests about the server itself, which Go answers below the API
+        # OPTIONS * is about the server itself; Go's HTTP server answers it before the API server sees it
         if request.path == "*" and request.method == "OPTIONS":
             return HttpResponse(200)
         return self._serving.handle(request)
@@ -288,7 +288,7 @@ class Connection:
             self._serving.recording.answered(self._entry, status, ended)
 
     def _carry(self, plan: Plan) -> None:
-        """Carry out a plan. Raises Drop where it ends the connection."""
+        """Execute a plan. Raises Drop if the plan ends the connection."""
         for step in plan:
             if isinstance(step, Send):
                 self._send(step.data)
@@ -325,22 +325,21 @@ class Connection:
             service.reaper.forget(self._socket)
             stream.close()
         if self._gone or not self._chunks:
-            raise Drop  # without the last chunk only the end of the connection marks the end of the stream
+            raise Drop  # without chunks only the end of the connection marks the end of the stream
 
     def _converse(self, exchange: Exchange, request: HttpRequest, response: HttpResponse, session: Session,
                   reader: Reader) -> None:
-        """Become a websocket, which ends the connection. A server that stops breaks the websocket off, since it cannot
-        end it."""
+        """Switch to a websocket. Its end is the end of the connection. A stopping server breaks the websocket."""
         self._carry(exchange.head(head(response, self._serving.clock.now(), handshake_headers(request))))
         websocket = ServerWebSocket(reader.take, lambda data: self._carry(exchange.data(data)))
-        if self._end():  # from this point `stop` ends it at once
+        if self._end():  # marks the connection as idle, so that `stop` ends it at once
             with contextlib.suppress(OSError):
                 session.run(websocket)
                 websocket.close()
         raise Drop
 
     def _stream(self, stream: EventStream, send: Callable[[bytes], None]) -> None:
-        """Send events as they come until the watch, the client or the server ends the stream."""
+        """Send events as they occur until the watch, the client or the server ends the stream."""
         while not (self._gone or self._stopping):
             seen = self._events
             data = stream.poll()
@@ -371,8 +370,8 @@ class Connection:
 
 
 BACKLOG = 1024
-GRACE = 5.0  # seconds that answers under way get at the end
-RETRY_ACCEPT = 0.1  # seconds until the next try after a connection could not be accepted
+GRACE = 5.0  # seconds that requests in progress get when the server stops
+RETRY_ACCEPT = 0.1  # seconds until the next attempt after a failed accept
 
 
 class Listener:
@@ -381,8 +380,10 @@ class Listener:
     def __init__(self, handle: Callable[[HttpRequest], HttpResponse], *, clock: Clock, host: str = "127.0.0.1",
                  port: int = 0, faults: Faults | None = None, recording: Recording | None = None,
                  tls: Tls | None = None) -> None:
-        """Bind (port 0 takes a free port). Raises OSError with the address in its text, if the address is taken or not
-        of this host. The default is loopback on purpose."""
+        """Bind the address; port 0 takes a free port. The default host is loopback on purpose.
+
+        Raises OSError, which names the address, if the address is taken or does not belong to this host.
+        """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -413,7 +414,7 @@ class Listener:
                 with contextlib.suppress(OSError):
                     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._serve(accepted)
-            except (OSError, RuntimeError):  # no descriptor or no thread is left for now
+            except (OSError, RuntimeError):  # currently no file descriptor or no thread is available
                 if self._stopping.is_set():
                     return
                 log.exception("a connection could not be accepted")
@@ -443,8 +444,10 @@ class Listener:
                 self._connections.pop(connection, None)
 
     def stop(self) -> list[str]:
-        """Stop accepting, end all connections and join all threads; connections whose client does not read the answer
-        within `GRACE` seconds are broken off. Returns the names of threads that did not end."""
+        """Stop accepting, end all connections and join all threads. Returns the names of threads that are still alive.
+
+        A connection is broken if its client does not read the answer within `GRACE` seconds.
+        """
         with self._lock:
             self._stopping.set()
             open_now = dict(self._connections)
@@ -463,7 +466,7 @@ class Listener:
         return [thread.name for thread in stuck.values()]
 
     def drop_connections(self) -> None:
-        """End all connections at once, as a broken network does; new connections are accepted."""
+        """End all connections at once, like a broken network; new connections are accepted."""
         with self._lock:
             open_now = list(self._connections)
         for connection in open_now:
@@ -471,7 +474,7 @@ class Listener:
 
 
 def _alive_after(threads: dict[Connection, threading.Thread], patience: float) -> dict[Connection, threading.Thread]:
-    """Join threads for this many seconds in total. Returns the threads that still run."""
+    """Join threads for at most `patience` seconds in total. Returns the threads that are still alive."""
     deadline = time.monotonic() + patience
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -1,17 +1,17 @@
-"""HTTP/1.1 requests from a connection's bytes, as strict and as lenient as the real server (Go), and answers.
+"""Parses HTTP/1.1 requests, exactly as strictly as the real server (Go), and encodes answers.
 
-What a client does wrong, and the result:
+Client errors and their results:
 
-- It is silent between requests, or stops in a head: the connection ends without an answer (`IDLE_TIMEOUT`,
+- The client is silent between requests, or stops in a head: the connection ends without an answer (`IDLE_TIMEOUT`,
   `HEAD_TIMEOUT`).
-- It sends an invalid head: `BadMessage`, a short plain-text 400, 417, 431, 501 or 505; the connection ends.
-- It stops within a body: `BadMessage` with the 504 after `BODY_TIMEOUT`; the connection ends.
-- It ends the connection or breaks the framing within a body: the request is served with `broken_body`; then the
+- The client sends an invalid head: `BadMessage`, a short plain-text 400, 417, 431, 501 or 505; the connection ends.
+- The client stops within a body: `BadMessage` with the 504 after `BODY_TIMEOUT`; the connection ends.
+- The client ends the connection or breaks the framing within a body: the request is served with `broken_body`; then the
   connection ends.
-- It sends a body above the limit: the body is read to its end, up to a bound, and dropped, so that the client gets the
-  413 and not a reset (the real server cuts it off).
+- The client sends a body above the limit: the body is read to its end, up to a bound, and discarded, so that the client
+  gets the 413 and not a reset (the real server closes the connection).
 
-The timeouts are in real time, whatever the server's clock: they protect its threads from clients that hang.
+The timeouts are in real time, independent of the server's clock: they protect its threads from clients that hang.
 """
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from kubectl_runtime.apiserver.encoding import MAX_BODY
 from kubectl_runtime.apiserver.wire import HttpRequest, HttpResponse, parse_query
 
 _PLAIN = "Content-Type: text/plain; charset=utf-8\r\n"
-# The real server writes this timeout in a different way: no kind, and a media type guessed from the text.
+# The real server writes this Status in an unusual form: without a kind, and with a media type guessed from the text.
 _TIMED_OUT = ('{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted '
               'timeout","reason":"Timeout","details":{},"code":504}\n')
 
 
 class BadMessage(Exception):
-    """A request that cannot be served; the connection ends after the answer."""
+    """A request cannot be served; the connection ends after the answer."""
 
     def __init__(self, status: str = "400 Bad Request", body: str | None = None, headers: str = _PLAIN) -> None:
         super().__init__(status)
@@ -42,32 +42,32 @@ class BadMessage(Exception):
         self._headers = headers
 
     def answer(self) -> bytes:
-        """The real server's plain-text answer, without a length, since the connection ends with it."""
+        """The real server's plain-text answer. It has no length, since the connection ends after it."""
         return f"HTTP/1.1 {self.status}\r\n{self._headers}Connection: close\r\n\r\n{self._text}".encode()
 
 
 def unsupported_encoding() -> BadMessage:
-    """A Transfer-Encoding other than chunked."""
+    """The 501 for a Transfer-Encoding other than chunked."""
     return BadMessage("501 Not Implemented", "Unsupported transfer encoding")
 
 
 def expectation_failed() -> BadMessage:
-    """An Expect header other than 100-continue."""
+    """The 417 for an Expect header other than 100-continue."""
     return BadMessage("417 Expectation Failed", "", "Content-Length: 0\r\n")
 
 
 def timed_out() -> BadMessage:
-    """The body did not arrive in time."""
+    """The 504 for a body that did not arrive in time."""
     return BadMessage("504 Gateway Timeout", _TIMED_OUT)
 
 
-BUFFER = 2048  # bytes of an answer that Go's net/http buffers
+BUFFER = 2048  # bytes of an answer that Go's net/http buffers before it sends them
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 @lru_cache(maxsize=4)
 def _date(second: datetime) -> str:
-    """The Date header of all answers within a second."""
+    """The Date header, cached for the answers within a second."""
     return format_datetime(second, usegmt=True)
 
 
@@ -81,7 +81,7 @@ def head(response: HttpResponse, now: datetime, extra: list[tuple[str, str]]) ->
 
 
 def whole_head(response: HttpResponse, now: datetime, *, close: bool) -> bytes:
-    """The head of an answer with a known body; `close` announces the end of the connection."""
+    """The head of an answer with a known body. With `close` it announces the end of the connection."""
     extra = [("Content-Length", str(len(response.body)))]
     if close:
         extra.append(("Connection", "close"))
@@ -89,9 +89,10 @@ def whole_head(response: HttpResponse, now: datetime, *, close: bool) -> bytes:
 
 
 def whole(response: HttpResponse, now: datetime, *, close: bool, chunks: bool) -> tuple[bytes, bytes]:
-    """The head and the body of an answer that is not a stream. As in Go's server a compressed body goes out while it is
-    made, so its length is known only if it fits into the buffer; otherwise the body is sent in `chunks`, if the client
-    accepts them.
+    """The head and the body of an answer that is not a stream.
+
+    Go's server sends a compressed body while it compresses, so it knows the length only of a body that fits into the
+    buffer. A longer compressed body is therefore sent in chunks here too, if the client accepts `chunks`.
     """
     body = response.body
     if not chunks or len(body) <= BUFFER or not response.header("content-encoding"):
@@ -102,20 +103,20 @@ def whole(response: HttpResponse, now: datetime, *, close: bool, chunks: bool) -
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of a chunked answer; an empty chunk is the last."""
+    """One chunk of a chunked answer; an empty chunk ends the answer."""
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 MAX_HEAD = 1 << 20
-MAX_DISCARDED = 64 << 20  # bytes of a too large body that are read to keep the connection usable
+MAX_DISCARDED = 64 << 20  # bytes of a too large body that are read and discarded to keep the connection usable
 MAX_CHUNK_LINE = 4096
-MAX_CHUNK_EXCESS = 16 << 10  # bytes of framing above what honest chunks need
+MAX_CHUNK_EXCESS = 16 << 10  # bytes of framing beyond what normal chunks need
 IDLE_TIMEOUT = 90.0  # seconds between requests
 HEAD_TIMEOUT = 32.0  # seconds for a whole head
 BODY_TIMEOUT = 60.0  # seconds for a whole body
 
-_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")  # a bare newline ends a line too
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110: a method, or the name of a field
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")  # a bare newline also ends a line
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"  # RFC 9110: a method or a field name
 _REQUEST_LINE = re.compile(rb"(" + _TOKEN + rb") ([^ ]+) HTTP/([0-9])\.([0-9])")
 _ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
 _CONTROL = re.compile(rb"[\x00-\x20\x7f]")
@@ -132,22 +133,24 @@ RequestLine = tuple[str, str, tuple[int, int]]  # method, target in origin form,
 
 
 class BrokenBody(Exception):
-    """The body ends too early; the argument says why, in the real server's words."""
+    """The body ends too early or is malformed; the argument is the real server's message."""
 
 
 class Reader:
-    """Requests from one connection."""
+    """Reads the requests of one connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._buffer = bytearray()
         self._after_post = False
         self.keep_alive = True
-        self.chunks = True  # whether the client accepts chunked answers: not with HTTP/1.0
+        self.chunks = True  # whether the client accepts chunked answers (HTTP/1.0 clients do not)
 
     def next(self) -> HttpRequest | None:
-        """The next request, None if the client is done. Raises BadMessage, and OSError if the client is silent for too
-        long."""
+        """The next request, None if the client has closed the connection.
+
+        Raises BadMessage, and OSError if the client is silent for too long.
+        """
         found = self._head()
         if found is None:
             return None
@@ -167,8 +170,10 @@ class Reader:
         return request
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes after the last request, or fewer at the end of the connection; waits without a limit of
-        its own. Raises OSError."""
+        """The next `size` bytes after the last request, or fewer at the end of the connection.
+
+        Waits without a timeout. Raises OSError.
+        """
         self._socket.settimeout(None)
         while len(self._buffer) < size and (data := self._socket.recv(1 << 16)):
             self._buffer += data
@@ -189,7 +194,7 @@ class Reader:
         first: RequestLine | None = None
         while True:
             if first is None and (line_end := self._buffer.find(b"\n")) >= 0:
-                # at once: the answer to an invalid line does not wait for the headers
+                # parse at once, so that the answer to an invalid line does not wait for the headers
                 first = _request_line(bytes(self._buffer[:line_end]).removesuffix(b"\r"))
             end = _END_OF_HEAD.search(self._buffer)
             if first is not None and end is not None:
@@ -217,7 +222,7 @@ class Reader:
         expected = headers.get("expect", "").lower()
         if expected and expected != "100-continue":
             raise expectation_failed()
-        chunked = version >= (1, 1) and "transfer-encoding" in headers  # a transfer encoding overrides a length
+        chunked = version >= (1, 1) and "transfer-encoding" in headers  # Transfer-Encoding overrides Content-Length
         if chunked and headers["transfer-encoding"].lower() != "chunked":
             raise unsupported_encoding()
         length = 0 if chunked else _length(headers)
@@ -235,8 +240,8 @@ class Reader:
             raise timed_out() from None
 
     def _limited(self, length: int) -> bytes:
-        """Read a body of that length; if it is too large, only its first bytes, just enough for the core to refuse
-        it."""
+        """Read a body of that length. From a too large body return only as many bytes as the core needs to refuse it.
+        """
         if length <= MAX_BODY:
             return self._exactly(length)
         kept = self._exactly(MAX_BODY + 1)
@@ -258,7 +263,7 @@ class Reader:
             length -= len(self._exactly(min(length, 1 << 16)))
 
     def _line(self, too_long: str) -> bytes:
-        """A line of a chunked body, with its end."""
+        """A line of a chunked body, including its line end."""
         while (end := self._buffer.find(b"\n")) < 0:
             if len(self._buffer) >= MAX_CHUNK_LINE:
                 raise BrokenBody(too_long)
@@ -285,7 +290,7 @@ class Reader:
             body += self._exactly(kept)
             discarded += size - kept
             self._discard(size - kept)
-            if discarded > MAX_DISCARDED:  # the input may not be chunks any more
+            if discarded > MAX_DISCARDED:  # the last chunk was not read to its end
                 self.keep_alive = False
                 return bytes(body)
             if self._exactly(2) != b"\r\n":
@@ -294,7 +299,7 @@ class Reader:
         return bytes(body)
 
     def _trailers(self) -> None:
-        """Read what follows the last chunk, and drop it."""
+        """Read and discard the trailer after the last chunk."""
         long, size = "http: suspiciously long trailer after chunked body", 0
         while line := self._line(long).rstrip(b"\r\n"):
             size += len(line)
@@ -329,7 +334,7 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
         name, colon, value = line.partition(b":")
         if not colon or _NAME.fullmatch(name.replace(b" ", b"")) is None or line.startswith((b" ", b"\t")):
             raise BadMessage
-        if b" " in name:  # the line can be read, but its name cannot be used
+        if b" " in name:  # the line is readable, but the name is invalid
             raise BadMessage("400 Bad Request: invalid header name")
         if b"\r" in value:
             raise BadMessage
@@ -343,7 +348,7 @@ def _headers(lines: list[bytes]) -> dict[str, str]:
 
 
 def _unfolded(lines: list[bytes]) -> list[bytes]:
-    """The header lines, with continuation lines (they start with white space) joined to the line before."""
+    """The header lines; continuation lines, which start with white space, are joined to the line before."""
     joined: list[bytes] = []
     for line in lines:
         if joined and line.startswith((b" ", b"\t")):

@@ -1,7 +1,7 @@
-"""The server's side of a websocket (RFC 6455): the handshake's headers, frames from and to a client.
+"""The server's side of a websocket (RFC 6455): the handshake headers, and frames from and to a client.
 
-For the one thread of its connection. A client that breaks the protocol gets a close frame (1002, or 1009 for a message
-above 32 MiB), and counts as gone.
+A websocket must be used only by its connection's thread. A client that violates the protocol gets a close frame (1002,
+or 1009 for a message above 32 MiB) and counts as gone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from kubectl_runtime.apiserver.wire import HttpRequest
 
-LONGEST_MESSAGE = 32 << 20  # as golang.org/x/net/websocket, which kubelets use
+LONGEST_MESSAGE = 32 << 20  # the limit of golang.org/x/net/websocket, which kubelets use
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 NORMAL, PROTOCOL_ERROR, TOO_BIG = 1000, 1002, 1009
@@ -21,26 +21,26 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def handshake_headers(request: HttpRequest) -> list[tuple[str, str]]:
-    """The headers of a 101 except the subprotocol."""
+    """The headers of a 101 response, except for the subprotocol."""
     digest = hashlib.sha1(request.header("sec-websocket-key").encode("latin-1") + _GUID, usedforsecurity=False).digest()
     return [("Upgrade", "websocket"), ("Connection", "Upgrade"),
             ("Sec-WebSocket-Accept", base64.b64encode(digest).decode("ascii"))]
 
 
 class BrokenFrame(Exception):
-    """The client breaks the protocol; the argument is the code of the close frame."""
+    """The client violates the protocol; the argument is the code of the close frame."""
 
 
 class ServerWebSocket:
     """One websocket. Implements `wire.MessageConnection`; answers pings while it receives."""
 
     def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], None]) -> None:
-        """`read` returns exactly as many bytes as it is asked for, or fewer at the end; both raise OSError."""
+        """`read(n)` returns n bytes, or fewer at the end of the connection. `read` and `write` may raise OSError."""
         self._read, self._write = read, write
         self._over = False
 
     def send(self, data: bytes) -> None:
-        """Send one binary message. Raises OSError when the client is gone."""
+        """Send one binary message. Raises OSError if the client is gone."""
         if self._over:
             raise ConnectionError("the client has closed the websocket")
         self._write(frame(data))
@@ -71,7 +71,7 @@ class ServerWebSocket:
         return None
 
     def close(self) -> None:
-        """Send a close frame, and read until the client's close frame. Raises OSError when the client is gone."""
+        """Send a close frame, and read until the client's close frame. Raises OSError if the client is gone."""
         if self._over:
             return
         self._write(frame(struct.pack("!H", NORMAL), CLOSE))
@@ -109,7 +109,7 @@ class ServerWebSocket:
 
 
 def frame(content: bytes, opcode: int = BINARY) -> bytes:
-    """One whole frame as servers send it, unmasked."""
+    """One complete frame, unmasked as servers send it."""
     first = bytes((0x80 | opcode,))
     if len(content) < 126:
         return first + bytes((len(content),)) + content

@@ -178,7 +178,7 @@ def test_a_resource_by_its_singular_or_short_name_is_refused_with_its_plural(res
                           "names": {"kind": "Gadget", "plural": "gadgets", "singular": "gadget", "shortNames": ["gd"]},
                           "versions": [{"name": "v1", "served": True, "storage": True, "schema": {
                               "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}]}})
-    with pytest.raises(ValueError, match=f"no request has the resource .*: it is the plural, '{plural}'"):
+    with pytest.raises(ValueError, match=f"no request has the resource .*: it must be the plural, '{plural}'"):
         server.faults.on(resource=resource)
     server.faults.on(resource="pods")
     server.faults.on(resource="of-a-crd-that-is-still-to-come")
