@@ -105,8 +105,8 @@ class ApiCore:
         was established less than `first_create_delay` seconds ago, the answer to a create is delayed by that time.
         """
         self.clock = clock
-        # Identifies the cluster in every answer, as kube-apiserver's API Priority and Fairness does. It does not come
-        # from the seed: a restarted cluster is another cluster.
+        # These uids identify the cluster in every answer, like those of kube-apiserver's API Priority and Fairness.
+        # They do not come from the seed, since a restarted cluster is another cluster.
         self._flow = (("X-Kubernetes-Pf-Flowschema-Uid", str(uuid.uuid4())),
                       ("X-Kubernetes-Pf-Prioritylevel-Uid", str(uuid.uuid4())))
         self.cluster = Cluster(clock, builtin_types(), self._loopback, seed=seed)
@@ -124,7 +124,7 @@ class ApiCore:
         self._next_compaction = clock.monotonic() + compaction_interval
         self._compact_to = 0
         self._controllers: list[ControlLoop] = [CrdController(caller), ConversionCache(), *controllers]
-        self._again: dict[ControlLoop, tuple[float, float]] = {}  # (when, after how long) controllers look again
+        self._again: dict[ControlLoop, tuple[float, float]] = {}  # (time, delay) of the next look_again
         self.cluster.controllers = frozenset(controller.name for controller in self._controllers)
         self.cluster.warns, self.cluster.gates = warn_unobeyed, gates
         with self.cluster.locked():
@@ -227,7 +227,7 @@ class ApiCore:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, without the lock, when `tick` has work earlier than `next_wakeup` returned."""
+        """Call `wake`, without the lock, when `tick` has work earlier than `next_wakeup` last returned."""
         self._wake = wake
 
     def _wake_up(self) -> None:
@@ -243,7 +243,7 @@ class ApiCore:
         return False
 
     def tick(self) -> bool:
-        """Do a bounded piece of the work that is due now; `next_wakeup` returns whether more is due.
+        """Do a bounded piece of the work that is due now; afterwards `next_wakeup` returns when more is due.
 
         Returns False if it did nothing because a tick is already running, either in another thread or in this thread
         (a webhook that the tick calls can call back into the server). The errors of failed steps are raised after all

@@ -120,7 +120,7 @@ class ServerTls:
 
     @staticmethod
     def subject(connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
-        """The subject of the client's verified certificate as pairs, with its fingerprint; None without one."""
+        """The subject of the client's verified certificate as pairs, with its fingerprint; None if there is none."""
         if not isinstance(connection, ssl.SSLSocket):
             return None
         described, encoded = connection.getpeercert(), connection.getpeercert(binary_form=True)

@@ -167,7 +167,7 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410 of a compacted continue token or resourceVersion; `continue_token` continues the list inconsistently."""
+    """410 of a compacted continue token or resourceVersion. `continue_token` allows an inconsistent continuation."""
     return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else {})
 
 

@@ -57,7 +57,7 @@ def type_of(cluster: Cluster, kind: Kind) -> ServedResource | None:
 def create(cluster: Cluster, kind: Kind, namespace: str, content: Object) -> Object | None:
     """Create an object; kind and apiVersion are added to `content`. Returns the created object.
 
-    Returns None if its type is not served or the server refused the request.
+    Returns None if the type is not served or the server refused the request.
     """
     resource_type = type_of(cluster, kind)
     if resource_type is None:

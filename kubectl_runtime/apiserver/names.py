@@ -43,7 +43,7 @@ def generated_name(prefix: str, randomness: random.Random) -> str:
     return prefix[:MAX_GENERATED] + "".join(randomness.choices(_ALPHABET, k=5))
 
 
-def path_segment_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - as the other checks have it
+def path_segment_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - as in `NameErrors`
     """Check a name that only has to fit into a URL path (RBAC objects)."""
     if name in (".", ".."):
         return [f"may not be '{name}'"]

@@ -370,8 +370,8 @@ class ApiServer:
                 loading_roles: Duration = 0) -> None:
         """Stop and start on the same port, with the same data or as a `fresh` cluster (new uids, low versions).
 
-        Blocks and raises like `stop` and `start`; connections are refused until the server is back. Watches of
-        transports end too. A server that is used only through transports, and was never started, binds nothing.
+        Blocks and raises like `stop` and `start`; connections are refused until the server is back. Watches through
+        `transport()` end too. A server that is used only through transports, and was never started, binds nothing.
 
         A kube-apiserver that restarts loses its history, so that watches from earlier versions expire (410);
         `lose_history` does the same here. For `initializing` seconds on the clock the restarted server answers like a

@@ -13,8 +13,8 @@ validates ``metadata`` (names, labels, annotations, finalizers, owner references
 of the object. Strategies keep no state; they read other objects through the `StrategyContext`.
 
 The real server checks ``metadata`` for every kind, and most kinds repeat some of these checks, so that causes appear
-twice (`MetadataChecks`). On a create the kind's own checks come first, and the generic checks follow only if the kind's
-own found nothing. On an update both run.
+twice (`MetadataChecks`). On a create the kind's own checks come first, and the generic checks follow only if the first
+found nothing. On an update both run.
 """
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _CHECKS: dict[str, MetadataChecks] = {
 
 
 def checks_of(group: str, kind: str) -> MetadataChecks:
-    """The checks that a built-in kind makes itself. Events have own checks only in the API events.k8s.io."""
+    """The checks that a built-in kind makes itself. Only events.k8s.io makes such checks for Events."""
     return USUAL if group == "events.k8s.io" else _CHECKS.get(kind, USUAL)
 
 

@@ -27,7 +27,7 @@ class EventStream(Protocol):
     """The encoded events of one watch. The connection's thread calls `poll`; any thread that writes may add events.
 
     - ``poll()``: the next chunk (whole lines of JSON). None if nothing is ready or the stream has ended (``closed``).
-    - ``closed``: whether the stream ends; queued chunks are still sent first.
+    - ``closed``: whether the stream has ended; queued chunks are still sent first.
     - ``deadline``: monotonic seconds at which ``poll()`` has work even without a write (bookmark, timeout).
     - ``on_ready(f)``: call f(), without the cluster's lock, whenever a chunk may be ready or the stream has ended.
     - ``close()``: the client has left, so the core forgets the watch.

@@ -63,7 +63,7 @@ def _stored(ctx: RequestContext, obj: Object) -> tuple[Version, int]:
 
 
 def check_uid(ctx: RequestContext, obj: Object, found: str) -> None:
-    """Raise the 409 of an object whose uid differs from the one that was found ("" if there is no object)."""
+    """Raise the 409 if the client's object has another uid than `found`, the stored one ("" without an object)."""
     wanted = obj["metadata"].get("uid") or ""
     if wanted in ("", found):
         return

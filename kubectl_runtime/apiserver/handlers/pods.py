@@ -112,7 +112,7 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
 
 
 def not_given(ctx: RequestContext, what: str, how: str, part: str) -> errors.StatusError:
-    """The refusal of a request that no handler of a test answers; it names the request and the existing handlers."""
+    """The refusal of a request for which a test set no handler; it names the request and the existing handlers."""
     given = ctx.kubelet.given(what)
     known = f"there is one for {given}" if given else "there is none"
     return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: "

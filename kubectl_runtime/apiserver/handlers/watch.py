@@ -125,8 +125,7 @@ class OpenWatch:
         return not changes or changes[0].rv > self._began
 
     def _read_on(self, changes: list[Change]) -> list[Change]:
-        """Skip changes up to the version that the client already has: return the rest of `changes`, or the next ones.
-        """
+        """Skip changes that the client already has: return the rest of `changes`, or the next changes."""
         return [change for change in changes if change.rv > self._began] or self._read()
 
     def _timers(self) -> bytes | None:

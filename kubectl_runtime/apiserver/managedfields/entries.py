@@ -292,9 +292,9 @@ def take_over(old: Object, new: Object, managed: Managed, target: Target, *, wri
               changes: tuple[Fields, Fields] | None = None) -> tuple[Managed, dict[Identity, Fields]]:
     """Take the changed and removed paths away from the other managers.
 
-    Returns (the remaining entries, the paths that each other manager lost because their value changed). The entry of
-    `writer` is not touched; None if there is no such entry. Entries that own nothing any longer are dropped. `changes`
-    is the comparison of both objects in the request's version, if the caller already has it.
+    Returns (the remaining entries, the paths that each other manager lost because their value changed). The entry with
+    the identity `writer`, if given, is not touched. Entries that own nothing any longer are dropped. `changes` is the
+    comparison of both objects in the request's version, if the caller already has it.
     """
     by_version: dict[str, tuple[Fields, Fields]] = {}
     if changes is not None:

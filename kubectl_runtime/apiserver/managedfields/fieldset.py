@@ -232,7 +232,7 @@ Value = dict[str, Any]
 
 
 def compare(old: Value, new: Value, schema: Schema) -> tuple[Fields, Fields]:
-    """(added or modified paths, removed paths) between `old` and `new`, two whole objects of the schema."""
+    """Returns (added or modified paths, removed paths) from `old` to `new`, two complete objects of the schema."""
     changed: Fields = {}
     removed: Fields = {}
     _compare_maps(old, new, schema, changed, removed)

@@ -4,7 +4,8 @@
   before. Other managers lose the changed fields, and all managers lose removed fields. The time of the writer's entry
   changes only if the writer gained a field or changed a value.
 - Apply (server-side apply): the configuration is merged into the object. Fields that the applier applied before and no
-  longer applies are removed unless another manager owns them. Values that differ from other managers' are conflicts.
+  longer applies are removed unless another manager owns them. A value that differs from another manager's value is a
+  conflict.
 
 If an object's managers were reset, an update adds no manager, and the first apply gives all existing fields to the
 manager ``before-first-apply``. All functions are pure: arguments are never changed, but the result may share parts with
@@ -122,7 +123,7 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
 
 
 def _updated(live: Object, new: Object, managed: Managed, writer: Entry, target: Target) -> Managed:
-    """The entries after an update. None if the versions cannot be compared; the real server only logs this error."""
+    """The entries after an update; no entries if the versions cannot be compared, which the real server only logs."""
     if conversion_error(live, new, managed, target):
         return {}
     changed, removed = compare(live, new, target.schema)

@@ -214,7 +214,7 @@ def other(registry: Registry, parts: list[str]) -> Object | None:
 
 
 def group_paths(registry: Registry) -> list[str]:
-    """The document paths of groups; groups of custom resources only have none."""
+    """The document paths of groups; groups that contain only custom resources have no such document."""
     builtin = {found.group for found in registry if found.group and not found.is_custom}
     return ["api", "apis", *(f"apis/{group}" for group in sorted(builtin))]
 

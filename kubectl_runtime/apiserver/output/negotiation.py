@@ -4,10 +4,10 @@
 lists, tables or watch events. An answer in the stored form joins stored bytes without decoding; metadata and table rows
 decode the part that they need.
 
-All stored `Version`s that clients see are converted through `shown_objects`. Objects that are stored in another API
-version are converted first, all objects of an answer in one call. If a webhook converts them, the call blocks until the
-webhook has answered, releases the cluster's lock if the thread holds it, and raises StatusError if the conversion
-fails.
+`shown_objects` is the only function that turns stored `Version`s into the objects that clients see. It converts objects
+that are stored in another API version, all objects of an answer in one call. If a webhook converts them, the call
+blocks until the webhook has answered, releases the cluster's lock if the thread holds it, and raises StatusError if the
+conversion fails.
 """
 from __future__ import annotations
 

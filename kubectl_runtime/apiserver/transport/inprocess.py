@@ -43,7 +43,7 @@ from kubectl_runtime.core.base.threads import Clock
 
 
 class Service(Protocol):
-    """The server behind a transport, such as `server.ApiServer`. Its core is replaced by a fresh restart."""
+    """The server behind a transport, such as `server.ApiServer`. A fresh restart replaces its core."""
 
     @property
     def clock(self) -> Clock: ...
@@ -185,7 +185,7 @@ class WatchBody:
         self._ended = self._closing = self._broken = False
 
     def interrupt(self, *, broken: bool) -> None:
-        """End the watch, like the server or (`broken`) like a broken network. This also ends a stall."""
+        """End the watch, like a broken network if `broken`, else like a server. This also ends a stall."""
         self._plan.clear()
         self._broken = broken
         self._stream.close()
@@ -272,7 +272,7 @@ class ApiTransport(BaseAdapter):
         """Does nothing: no connection is kept open."""
 
     def end_watches(self, *, broken: bool) -> None:
-        """End the open watches, normally or (`broken`) like a broken network. The server calls this."""
+        """End the open watches, like a broken network if `broken`, else normally. The server calls this."""
         for body in list(self._watches):
             body.interrupt(broken=broken)
 

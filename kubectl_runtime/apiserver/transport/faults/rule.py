@@ -235,7 +235,7 @@ class Conditions:
         return self._only(Chance(probability, random.Random(f"{self._seed}/{len(self._conditions)}")))
 
     def lasting(self, duration: Duration) -> Self:
-        """Take requests for this duration on the clock, which starts with the first request."""
+        """Take the first request, and all requests within this duration after it on the clock."""
         return self._only(Lasting(seconds(duration)))
 
     def _only(self, condition: Filter) -> Self:
@@ -265,7 +265,7 @@ class Rule(Conditions):
     """A rule selects requests and decides what happens to them. `Faults.on` makes rules.
 
     Every method returns the rule and may be called from any thread. `seen` counts the requests that matched. `taken`
-    counts those that the rule was applied to, so that a test can assert that its fault took place.
+    counts the requests that the rule was applied to, so that a test can assert that its fault took place.
     """
 
     def __init__(self, script: Script, match: Match, seed: str) -> None:
