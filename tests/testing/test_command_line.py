@@ -79,7 +79,7 @@ def test_a_token_file_that_is_no_text_is_named(tmp_path, capsys, monkeypatch):
     tokens = tmp_path / "tokens.csv"
     tokens.write_bytes(b"\xff\xfe")
     assert main(["--token-auth-file", str(tokens)]) == 1
-    assert f"{tokens} is no UTF-8" in capsys.readouterr().err
+    assert f"{tokens} is not UTF-8" in capsys.readouterr().err
 
 
 def test_a_kubeconfig_that_was_everybodys_becomes_its_owners(tmp_path):

@@ -1,6 +1,6 @@
-"""`Access`: authentication, impersonation and authorization, as the core calls them, and the default roles.
+"""`Access`, through which the core authenticates, impersonates and authorizes; and the default RBAC roles.
 
-The default roles are the commonly used ones. The real server has about seventy, most of them for components (scheduler,
+Only commonly used default roles exist. The real server has about seventy, most of them for components (scheduler,
 kubelet, …) that do not exist here.
 """
 
@@ -154,7 +154,7 @@ def cluster_role_bindings() -> list[Object]:
 
 
 def install(storage: Storage, now: datetime, new_uid: Callable[[], str]) -> None:
-    """Store the missing default roles and bindings; the cluster's lock is held."""
+    """Store the missing default roles and bindings. Callers hold the cluster's lock."""
     for plural, obj in _all():
         key = f"{GROUP}/{plural}"
         if storage.get(key, "", obj["metadata"]["name"]) is None:
@@ -173,14 +173,14 @@ _EVERYTHING = rbac.EVERYTHING
 
 
 class AuthorizationMode(StrEnum):
-    """How requests are authorized; the values are kube-apiserver's."""
+    """How requests are authorized. The values are those of kube-apiserver's ``--authorization-mode``."""
 
     ALWAYS_ALLOW = "AlwaysAllow"
     RBAC = "RBAC"
 
     @classmethod
     def _missing_(cls, value: object) -> AuthorizationMode:
-        raise ValueError(f"unknown authorization mode: {value}; there are: {', '.join(cls)}")
+        raise ValueError(f"unknown authorization mode: {value}; must be one of {', '.join(cls)}")
 
 
 class Access:
@@ -190,8 +190,8 @@ class Access:
                  mode: AuthorizationMode | str = AuthorizationMode.ALWAYS_ALLOW, anonymous: bool | None = None) -> None:
         """`tokens` maps bearer tokens to users; without it (and without RBAC) tokens are ignored.
 
-        `anonymous` admits requests without credentials. The default is yes, except with tokens and AlwaysAllow, where
-        kube-apiserver also disables them. Raises ValueError for an unknown mode.
+        `anonymous` admits requests without credentials. By default they are admitted, except with tokens and mode
+        AlwaysAllow, as in kube-apiserver. Raises ValueError for an unknown mode.
         """
         self.mode = AuthorizationMode(mode)
         if tokens is None and self.mode is AuthorizationMode.RBAC:
@@ -204,13 +204,13 @@ class Access:
         self._loaded = 0.0  # monotonic seconds
 
     def load_roles(self, seconds: float) -> None:
-        """Know no Roles and bindings for this time, as a kube-apiserver that has just started: under RBAC every user
-        outside system:masters is refused. Does nothing before `attach`."""
+        """Behave for `seconds` like a kube-apiserver that has just started and has not loaded Roles and bindings yet:
+        under RBAC every user outside system:masters is refused. Does nothing before `attach`."""
         if self._cluster is not None:
             self._loaded = self._cluster.clock.monotonic() + seconds
 
     def attach(self, cluster: Cluster) -> None:
-        """Guard this cluster; takes its lock. Under RBAC this stores the default roles."""
+        """Guard this cluster. Under RBAC, also store the default roles, under the cluster's lock."""
         self._cluster = cluster
         self._authenticator.clock = cluster.clock
         if self._rbac is not None:
@@ -222,15 +222,17 @@ class Access:
         return self._cluster.storage
 
     def admit(self, request: HttpRequest, info: RequestInfo) -> User:
-        """The user of a request, before its path is resolved: a user without permissions does not learn which types
-        exist. Raises the 401 or 403 that answers the request instead."""
+        """Authenticate and authorize a request, and return its user. Raises the 401 or 403 that answers the request.
+
+        The core calls this before it resolves the path, so a user without permissions does not learn which types exist.
+        """
         attributes = of_request(self._authenticator.authenticate(request), info, request)
         user = impersonate(request, attributes, self.authorize)
         self.require(attributes if user is attributes.user else replace(attributes, user=user))
         return user
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Decide whether a user may do something."""
+        """Decide whether the user may do the action."""
         if self._rbac is None or self._cluster is None:
             return Decision(True)
         if self._cluster.clock.monotonic() < self._loaded and MASTERS not in attributes.user.groups:
@@ -239,23 +241,23 @@ class Access:
             return self._rbac.authorize(attributes)
 
     def require(self, attributes: Attributes) -> None:
-        """Raise the 403 unless the user may do it."""
+        """Raise a 403 unless the user may do the action."""
         decision = self.authorize(attributes)
         if not decision.allowed:
             raise refusal(attributes, decision.reason)
 
     def require_create(self, user: User, info: RequestInfo) -> None:
-        """Raise the 403 of a user who may update or patch but not create, if the object turned out not to exist."""
+        """Raise a 403 unless the user may also create the object; for an update or patch of a missing object."""
         self.require(Attributes(user, "create", info.group, info.resource, info.subresource, info.namespace, info.name))
 
     def check_write(self, user: User, group: str, plural: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:
-        """Raise the 403 of a Role or binding that would grant permissions that its writer lacks; the cluster's lock is
-        held."""
+        """Raise a 403 if a Role or binding would grant permissions that its writer lacks. Callers hold the cluster's
+        lock."""
         if self._rbac is not None and group == GROUP:
             rbac.check_write(self._rbac, user, plural, new, old)
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[dict[str, Any]], str]:
-        """The rules of a user in a namespace, and an error if some could not be read ("" if all were)."""
+        """The rules of a user in a namespace, and an error text if some rules could not be read (else "")."""
         if self._rbac is None or self._cluster is None:
             return _EVERYTHING, ""
         with self._cluster.locked():
@@ -270,7 +272,7 @@ class Access:
         return self._authenticator.tokens is not None
 
     def issue_token(self, user: str | User) -> str:
-        """A new bearer token for a user (see `as_user`). Raises ValueError on a server that ignores tokens."""
+        """Issue a new bearer token for a user (see `as_user`). Raises ValueError on a server that ignores tokens."""
         tokens = self._authenticator.tokens
         if tokens is None:
             raise ValueError("this server does not distinguish users: pass tokens=… or authorization_mode='RBAC'")
@@ -279,9 +281,9 @@ class Access:
         return token
 
     def issue_account_token(self, namespace: str, name: str, uid: str, lifetime: float) -> str:
-        """A new bearer token for a service account, which expires after `lifetime` seconds on the clock.
+        """Issue a bearer token for a service account. The token expires after `lifetime` seconds on the clock.
 
-        A server that ignores tokens neither needs nor refuses it.
+        A server that ignores tokens accepts requests with or without the token.
         """
         assert self._cluster is not None, "attach() has not been called"
         user = as_user(f"{SERVICE_ACCOUNT}{namespace}:{name}")
@@ -297,7 +299,7 @@ Tokens = Mapping[str, str | User] | str | Path
 
 
 def as_user(user: str | User) -> User:
-    """A user from a name; the name of a service account gets the service account's groups."""
+    """The user with a name. A service account's user also gets the groups of service accounts."""
     if isinstance(user, User):
         return user
     account = service_account(user)
@@ -305,7 +307,7 @@ def as_user(user: str | User) -> User:
 
 
 def users_by_token(tokens: Tokens | None) -> dict[str, User] | None:
-    """Users by token from a mapping or a file. Raises `TokenFileError` and OSError."""
+    """Users by bearer token, from a mapping or a token file. Raises `TokenFileError` and OSError."""
     if tokens is None:
         return None
     if isinstance(tokens, Mapping):

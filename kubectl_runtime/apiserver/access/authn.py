@@ -1,8 +1,9 @@
 """Authentication: client certificates, static bearer tokens, anonymous requests.
 
-- A verified client certificate: its CN is the user, each O a group. It takes precedence over a token.
-- ``Authorization: Bearer T``: the user of T. An unknown T is a 401, even if anonymous requests are allowed.
-- Neither: ``system:anonymous``, or a 401 if anonymous requests are disabled.
+- A verified client certificate: the CN is the user, and each O is a group. The certificate takes precedence over a
+  token.
+- ``Authorization: Bearer T``: the user of token T. An unknown token is a 401, even if anonymous requests are allowed.
+- Neither: the user is ``system:anonymous``, or the answer is a 401 if anonymous requests are disabled.
 
 A server without configured users ignores tokens: with `Authenticator()` every request without a certificate has the
 permissions of an administrator.
@@ -24,7 +25,7 @@ from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """The user of a request."""
+    """The user of a request: name, UID, groups and extra values."""
 
     name: str
     uid: str = ""
@@ -37,20 +38,21 @@ AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"
 ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
 ADMIN = User("admin", groups=(MASTERS, AUTHENTICATED))
-"""The user of every request on a server that ignores tokens, and of the server's own client on other servers."""
+"""The user of every request on a server that ignores tokens; on other servers, the user of the server's own client."""
 
-CREDENTIAL_ID = "credentialID"  # pseudo attribute in which the transport passes the certificate's fingerprint
+CREDENTIAL_ID = "credentialID"  # the pseudo attribute in which the transport passes the certificate's fingerprint
 CREDENTIAL_EXTRA = "authentication.kubernetes.io/credential-id"
 
 
 class TokenFileError(ValueError):
-    """An unreadable token file; the text names file and line, never a token."""
+    """A token file cannot be read. The text names file and line, and never contains a token."""
 
 
 def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
-    """The users of a static token file by token: lines of ``token,user,uid`` and optionally ``"group1,group2"``.
+    """The users in a static token file, by token. Each line is ``token,user,uid``, optionally with ``"group1,group2"``.
 
-    As in kube-apiserver, a line without a token is skipped, and the last line of a token wins. Raises `TokenFileError`.
+    As in kube-apiserver, a line without a token is skipped, and if a token occurs twice, its last line wins. Raises
+    `TokenFileError`.
     """
     users: dict[str, User] = {}
     reader = csv.reader(io.StringIO(text), skipinitialspace=True)
@@ -58,8 +60,8 @@ def parse_token_file(text: str, source: str = "token file") -> dict[str, User]:
         if not row:
             continue
         if len(row) < 3:
-            raise TokenFileError(f"{source}, line {reader.line_num}: a token file needs at least the 3 columns token, "
-                                 f"user and uid, this line has {len(row)}")
+            raise TokenFileError(f"{source}, line {reader.line_num}: a line must have at least the 3 columns token, "
+                                 f"user and uid, but has {len(row)}")
         groups = tuple(row[3].split(",")) if len(row) > 3 and row[3] else ()
         if row[0]:
             users[row[0]] = User(row[1], row[2], groups)
@@ -71,18 +73,18 @@ def load_token_file(path: str | Path) -> dict[str, User]:
     try:
         return parse_token_file(Path(path).read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
-        raise TokenFileError(f"{path} is no UTF-8: {error}") from None
+        raise TokenFileError(f"{path} is not UTF-8: {error}") from None
 
 
 def with_authenticated(user: User) -> User:
-    """The user with the group of all authenticated users."""
+    """The user, with the group system:authenticated added."""
     if user.name == ANONYMOUS.name or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return User(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)
 
 
 def certificate_user(subject: Iterable[tuple[str, str]]) -> User | None:
-    """The user of a certificate's subject, or None if it has no common name."""
+    """The user that a certificate's subject names, or None if the subject has no common name."""
     values: dict[str, list[str]] = {}
     for attribute, value in subject:
         values.setdefault(attribute, []).append(value)
@@ -94,7 +96,7 @@ def certificate_user(subject: Iterable[tuple[str, str]]) -> User | None:
 
 
 def bearer_token(request: HttpRequest) -> str:
-    """The bearer token of a request, "" if it has none."""
+    """The bearer token of a request, or "" if the request has none."""
     parts = request.header("authorization").strip().split(" ", 2)
     return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
 
@@ -103,21 +105,21 @@ class Authenticator:
     """Finds the user of a request. Entries may be added to `tokens` at any time."""
 
     def __init__(self, tokens: Mapping[str, User] | None = None, *, anonymous: bool = True) -> None:
-        """`tokens` maps bearer tokens to users; with None (in contrast to an empty mapping) tokens are ignored."""
+        """`tokens` maps bearer tokens to users. None ignores tokens; an empty mapping refuses every token."""
         self.tokens = dict(tokens) if tokens is not None else None
-        self.expiring: dict[str, tuple[User, float]] = {}  # more tokens, with their monotonic expiry
+        self.expiring: dict[str, tuple[User, float]] = {}  # tokens that expire, with the monotonic time of expiry
         self.clock: Clock = SYSTEM_CLOCK
         self.anonymous = anonymous
 
     def user_of_token(self, token: str) -> User | None:
-        """The user of a token; None if the token is unknown or has expired, or if tokens are ignored."""
+        """The user of a token, or None if the token is unknown or expired, or if tokens are ignored."""
         if self.tokens is None:
             return None
         user, ends = self.expiring.get(token, (None, 0.0))
         return user if user is not None and self.clock.monotonic() < ends else self.tokens.get(token)
 
     def authenticate(self, request: HttpRequest) -> User:
-        """The user of the request. Raises the 401 of a wrong token, or of an anonymous request if disabled."""
+        """The user of the request. Raises a 401 for a wrong token, or if anonymous requests are disabled."""
         if request.peer_cert_subject is not None:
             user = certificate_user(request.peer_cert_subject)
             if user is not None:

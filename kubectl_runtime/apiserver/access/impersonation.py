@@ -1,15 +1,16 @@
-"""Impersonation: a request that acts as another user, and whether its own user may do that.
+"""Impersonation: reads which other user a request acts as, and checks whether its own user may do that.
 
-The modes that apply are tried in this order. The first that allows the request wins, else the first refusal answers.
+The modes that apply are tried in this order. The first mode that allows the request wins. If none does, the refusal of
+the first mode is the answer.
 
-- ``arbitrary-node``: a node, named by its user name only.
-- ``serviceaccount``: a service account, named by its user name only.
-- ``user-info``: any other user.
-- legacy: any user. It needs ``impersonate`` on user and groups (in the core group), uid and extra.
+- ``arbitrary-node``: impersonates a node that is given by its user name only.
+- ``serviceaccount``: impersonates a service account that is given by its user name only.
+- ``user-info``: impersonates any other user.
+- legacy: impersonates any user. It needs ``impersonate`` on user and groups (in the core group), uid and extra.
 
-The first three need ``impersonate-on:MODE:VERB`` on the target of the request, and ``impersonate:MODE`` on user, uid,
+The first three modes need ``impersonate-on:MODE:VERB`` on the request target, and ``impersonate:MODE`` on user, uid,
 groups and extra, all in the group authentication.k8s.io. The real server has a further mode for the node on which a
-service account's Pod runs: no token of this server names a node.
+service account's Pod runs. It does not exist here, because this server's tokens name no node.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ class _Mode:
 
 
 def wanted_user(request: HttpRequest) -> User | None:
-    """The user named by the request's headers, unchanged; None without such headers.
+    """The user that the Impersonate headers name, without implied groups; None without such headers.
 
-    A repeated header arrives as one, its values joined by commas. Raises a 400 for uid, group or extra without a user.
+    A repeated header arrives as one header with its values joined by commas. Raises a 400 if uid, group or extra is
+    given without a user.
     """
     if not any(key.startswith("impersonate-") for key in request.headers):
         return None
@@ -61,11 +63,11 @@ def wanted_user(request: HttpRequest) -> User | None:
 
 
 def _values(text: str) -> list[str]:
-    return text.split(", ")  # the separator of joined headers; a comma without a blank belongs to a value
+    return text.split(", ")  # joined headers are separated by ", "; a comma without a blank belongs to a value
 
 
 def _go_user(user: User) -> str:
-    """A user in the form of the real server's message."""
+    """A user as the real server's message prints it."""
     groups = "[]string{" + ", ".join(map(json.dumps, user.groups)) + "}" if user.groups else "[]string(nil)"
     entries = [f"{json.dumps(key)}:[]string{{{', '.join(map(json.dumps, values))}}}" for key, values in user.extra]
     extra = "map[string][]string{" + ", ".join(entries) + "}" if entries else "map[string][]string(nil)"
@@ -73,7 +75,7 @@ def _go_user(user: User) -> str:
 
 
 def impersonate(request: HttpRequest, attributes: Attributes, authorize: Authorize) -> User:
-    """The request's own user or the impersonated one. Raises the 403 if impersonation is not allowed."""
+    """The impersonated user, or else the request's own user. Raises a 403 if impersonation is not allowed."""
     wanted = wanted_user(request)
     if wanted is None:
         return attributes.user
@@ -139,7 +141,7 @@ def _needed(mode: _Mode, wanted: User, requestor: User) -> Iterator[Attributes]:
 
 
 def _complete(mode: _Mode, wanted: User) -> User:
-    """The user with the groups that follow from its name."""
+    """The impersonated user, with the groups that its name implies."""
     groups = wanted.groups
     account = service_account(wanted.name)
     if account and not groups:
@@ -152,7 +154,7 @@ def _complete(mode: _Mode, wanted: User) -> User:
 
 
 def service_account(username: str) -> tuple[str, str] | None:
-    """Namespace and name of a service account's user name; None for other user names."""
+    """The namespace and name in a service account's user name; None for other user names."""
     parts = username.split(":")
     if not username.startswith(SERVICE_ACCOUNT) or len(parts) != 4 or not parts[2] or not parts[3]:
         return None
@@ -160,11 +162,11 @@ def service_account(username: str) -> tuple[str, str] | None:
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups of every service account of a namespace."""
+    """The groups that every service account in a namespace has."""
     return "system:serviceaccounts", f"system:serviceaccounts:{namespace}"
 
 
 def node_name(username: str) -> str:
-    """The node of a node's user name, "" for other user names."""
+    """The node name in a node's user name; "" for other user names."""
     name = username.removeprefix(NODE)
     return name if name != username and not dns_subdomain_errors(name) else ""

@@ -1,13 +1,14 @@
-"""RBAC: the rules of a user, read from the present Roles and bindings of the server.
+"""RBAC: a user's rules, read from the stored Roles and bindings at each request.
 
-As in the real server, ClusterRoleBindings come first, then the RoleBindings of the namespace; the first rule that
-allows a request gives the reason. An aggregated ClusterRole has its own rules and those of all ClusterRoles that it
-selects; the real server leaves this to a controller, here the rules are read live.
+As in the real server, ClusterRoleBindings come first and the namespace's RoleBindings second. The first rule that
+allows a request gives the reason. An aggregated ClusterRole has its own rules and the rules of all ClusterRoles that it
+selects. The real server's controller copies the selected rules; here they are collected at each request.
 
-A user may write a Role with all its permissions or with ``escalate`` on it, and a binding with all permissions of its
-role or with ``bind`` on it. An aggregated ClusterRole needs all permissions, since its future selection is unknown.
+To write a Role, a user must have all permissions in the Role, or ``escalate`` on it. To write a binding, a user must
+have all permissions of the bound role, or ``bind`` on that role. Without ``escalate``, writing an aggregated
+ClusterRole needs all permissions (cluster-admin), because the roles that it will select are unknown.
 
-Not thread-safe; callers hold the cluster's lock.
+Not thread-safe: callers hold the cluster's lock.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest, Object, RequestInfo
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A user and an action on a resource, or on a path (then only `user`, `verb` and `path` count)."""
+    """A user and an action on a resource or a path. For a path only `user`, `verb` and `path` count."""
 
     user: User
     verb: str
@@ -42,13 +43,13 @@ class Attributes:
 
     @property
     def combined_resource(self) -> str:
-        """``pods`` or ``pods/log``, the name in rules."""
+        """The resource as rules name it, for example ``pods`` or ``pods/log``."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether an action is allowed, and why; `error` says what could not be read."""
+    """Whether an action is allowed, and why. `error` describes roles that could not be read."""
 
     allowed: bool
     reason: str = ""
@@ -56,7 +57,7 @@ class Decision:
 
 
 def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attributes:
-    """The attributes of a request; a collection selected by metadata.name counts as that object."""
+    """The attributes of a request. A collection request that selects one metadata.name counts as for that object."""
     if not info.is_resource:
         return Attributes(user, info.verb, path=info.path, is_resource=False)
     name = info.name
@@ -66,7 +67,7 @@ def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attribute
 
 
 def _selected_name(request: HttpRequest) -> str:
-    """The name that the field selector requires; "" if there is none, or if the list options are malformed."""
+    """The metadata.name that the field selector requires; "" if none is required or the list options are malformed."""
     try:
         for option in ("limit", "timeoutSeconds"):
             integer_param(request, option)
@@ -77,7 +78,7 @@ def _selected_name(request: HttpRequest) -> str:
 
 
 def refusal(attributes: Attributes, reason: str = "") -> StatusError:
-    """The 403 of a refused request."""
+    """The 403 for a refused request."""
     why = f"User {go_value(attributes.user.name)} cannot {attributes.verb} "
     if not attributes.is_resource:
         text = f"forbidden: {why}path {go_value(attributes.path)}"
@@ -104,21 +105,21 @@ def allows(rule: Rule, attributes: Attributes) -> bool:
 
 
 def resource_matches(entry: str, attributes: Attributes) -> bool:
-    """Match ``*``, ``pods``, ``pods/log`` or ``*/log`` with a resource; ``pods`` does not include its subresources."""
+    """Whether ``*``, ``pods``, ``pods/log`` or ``*/log`` covers a resource; ``pods`` does not cover subresources."""
     if entry in (ALL, attributes.combined_resource):
         return True
     return bool(attributes.subresource) and entry == f"*/{attributes.subresource}"
 
 
 def path_matches(pattern: str, path: str) -> bool:
-    """Match ``*``, ``/healthz`` or ``/healthz/*`` with a path."""
+    """Whether ``*``, ``/healthz`` or ``/healthz/*`` covers a path."""
     if pattern in (ALL, path):
         return True
     return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
 
 
 def break_down(rule: Rule) -> Iterator[Rule]:
-    """Split a rule into rules of one verb, group, resource and name, or of one verb and path."""
+    """Split a rule into single rules: one verb, group, resource and name each, or one verb and path each."""
     verbs = rule.get("verbs") or ()
     for verb, group, resource in product(verbs, rule.get("apiGroups") or (), rule.get("resources") or ()):
         single = {"verbs": [verb], "apiGroups": [group], "resources": [resource]}
@@ -138,7 +139,7 @@ def missing(owned: Iterable[Rule], wanted: Iterable[Rule]) -> list[Rule]:
 
 
 def _covers(rule: Rule, single: Rule) -> bool:
-    """Whether a rule grants everything that a split rule grants."""
+    """Whether a rule grants everything that a single rule grants (see `break_down`)."""
     verbs = rule.get("verbs") or ()
     if ALL not in verbs and single["verbs"][0] not in verbs:
         return False
@@ -156,7 +157,7 @@ def _covers(rule: Rule, single: Rule) -> bool:
 
 
 def compact(rules: Iterable[Rule]) -> list[Rule]:
-    """Join split rules that differ only in the verb."""
+    """Join single rules that differ only in the verb."""
     merged: dict[str, Rule] = {}
     for rule in rules:
         key = json.dumps({part: value for part, value in rule.items() if part != "verbs"}, sort_keys=True)
@@ -168,7 +169,7 @@ def compact(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def shown(rule: Rule) -> str:
-    """A rule in the form of the message of a refused escalation."""
+    """A rule as the message of a refused escalation prints it."""
     parts = (("APIGroups", "apiGroups"), ("Resources", "resources"), ("NonResourceURLs", "nonResourceURLs"),
              ("ResourceNames", "resourceNames"), ("Verbs", "verbs"))
     texts = [f"{title}:[{' '.join(map(json.dumps, rule[key]))}]" for title, key in parts if rule.get(key)]
@@ -180,7 +181,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class RoleSource(Protocol):
-    """Provides Roles and bindings: objects by plural, in order of their names."""
+    """Provides Roles and bindings by plural, ordered by name."""
 
     def get(self, plural: str, namespace: str, name: str) -> Object | None: ...
 
@@ -188,10 +189,10 @@ class RoleSource(Protocol):
 
 
 class StoredRoles:
-    """The `RoleSource` of a server's storage. Each version is decoded once; callers must not change it."""
+    """A `RoleSource` that reads a server's storage. Each object version is decoded once; callers must not change it."""
 
     def __init__(self, storage: Callable[[], Storage]) -> None:
-        """`storage` returns the present storage: restoring a snapshot may replace it."""
+        """`storage` returns the current storage, which restoring a snapshot may replace."""
         self._storage = storage
         self._decoded: dict[tuple[str, str], tuple[Version, Object]] = {}
 
@@ -224,7 +225,7 @@ def _stored(storage: Storage) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One rule of a user with its binding, or an error met on the way (then `rule` is None)."""
+    """One rule of a user with its binding. If the role could not be read, `rule` is None and `error` is set."""
 
     rule: Rule | None
     source: str
@@ -235,7 +236,7 @@ class Rbac:
         self._source = source
 
     def authorize(self, attributes: Attributes) -> Decision:
-        """Whether the user's rules allow the action. ``system:masters`` may do everything, whatever the bindings."""
+        """Whether the user's rules allow the action. The group ``system:masters`` may do everything."""
         if MASTERS in attributes.user.groups:
             return Decision(True)
         errors = []
@@ -247,13 +248,13 @@ class Rbac:
         return Decision(False, f"RBAC: {_aggregate(errors)}" if errors else "")
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], str]:
-        """All rules of a user in a namespace, and an error for what could not be resolved ("" if none)."""
+        """All rules of a user in a namespace, and an error text for bindings that could not be resolved (else "")."""
         found = list(self.grants(user, namespace))
         return ([grant.rule for grant in found if grant.rule is not None],
                 _aggregate([grant.source for grant in found if grant.rule is None]))
 
     def grants(self, user: User, namespace: str) -> Iterator[Grant]:
-        """The rules of a user in a namespace ("" is cluster-wide) with their sources."""
+        """The rules of a user with their sources, in a namespace or cluster-wide (`namespace` is "")."""
         for binding in self._source.scan("clusterrolebindings", ""):
             yield from self._of_binding(user, binding, "")
         if namespace:
@@ -277,7 +278,7 @@ class Rbac:
             yield Grant(rule, source)
 
     def role_rules(self, role_ref: Object, namespace: str) -> list[Rule] | str:
-        """The rules of the role that a binding in the namespace names; an error text if there is no such role."""
+        """The rules of the role that a binding in the namespace refers to, or an error text if the role is missing."""
         kind, name = role_ref.get("kind", ""), role_ref.get("name", "")
         if kind == "Role":
             role, plural = self._source.get("roles", namespace, name), "role"
@@ -302,7 +303,7 @@ class Rbac:
 
 
 def applies(subject: Object, user: User, namespace: str) -> bool:
-    """Whether a subject of a binding in the namespace is the user."""
+    """Whether a subject of a binding in the namespace refers to the user."""
     kind, name = subject.get("kind"), subject.get("name")
     if kind == "User":
         return user.name == name
@@ -348,9 +349,10 @@ EVERYTHING: list[Rule] = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"
 
 
 def check_write(rbac: Rbac, user: User, plural: str, new: Object, old: Object | None) -> None:
-    """Raise the 403 of a role or binding that would grant permissions that its writer lacks.
+    """Raise a 403 if a role or binding would grant permissions that its writer lacks.
 
-    `old` is the object before an update. Owners and finalizers may always be changed, for the garbage collector.
+    `old` is the object before an update. Changes of ownerReferences and finalizers alone are always allowed, so that
+    the garbage collector can make them.
     """
     if MASTERS in user.groups or plural not in (*ROLES, *BINDINGS):
         return
@@ -371,7 +373,7 @@ def check_write(rbac: Rbac, user: User, plural: str, new: Object, old: Object | 
 
 
 def _comparable(obj: Object) -> Object:
-    """The object without the fields that the garbage collector changes or the server writes."""
+    """The object without the fields that the garbage collector or the server writes."""
     ignored = ("ownerReferences", "finalizers", "managedFields", "resourceVersion")
     metadata = {key: value for key, value in obj["metadata"].items() if key not in ignored}
     content = ("rules", "aggregationRule", "subjects", "roleRef")
@@ -383,14 +385,14 @@ def _aggregates(role: Object) -> bool:
 
 
 def _bound_rules(rbac: Rbac, user: User, bindings: str, role: Object, namespace: str) -> list[Rule]:
-    """The rules that a binding would grant; none if the user may bind the role without having them."""
+    """The rules that a binding would grant; empty if the user has ``bind`` on the role."""
     plural = "clusterroles" if role.get("kind") == "ClusterRole" else "roles"
     name = role.get("name", "")
     if rbac.authorize(Attributes(user, "bind", GROUP, plural, namespace=namespace, name=name)).allowed:
         return []
     found = rbac.role_rules(role, namespace)
     if isinstance(found, str):
-        raise not_found(GROUP, bindings, name)  # surprising: the binding's type and the role's name
+        raise not_found(GROUP, bindings, name)  # as in the real server: the binding's type with the role's name
     return found
 
 

@@ -1,7 +1,7 @@
-"""The reviews: objects that are answered and not stored: may a user do this, who am I, whose token is this.
+"""The review kinds (SubjectAccessReview, TokenReview, …), whose objects are answered instead of stored.
 
-`REVIEWS` has them by (group, plural). Each function takes the request's context and the decoded object with the usual
-metadata, and returns the answer; the request itself was authorized like any other.
+`REVIEWS` maps (group, plural) to a function. Each function takes the request's context and the decoded object with the
+usual metadata, and returns the answer. The request itself has been authorized like any other.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ AUTHENTICATION = "authentication.k8s.io"
 
 
 def self_subject_access(ctx: RequestContext, obj: Object) -> Object:
-    """SelfSubjectAccessReview: may I do this?"""
+    """Answer a SelfSubjectAccessReview: may I do this?"""
     _refuse(_attribute_causes(obj) + _metadata_causes(obj))
     return _answer(ctx, obj, ctx.user_info)
 
 
 def subject_access(ctx: RequestContext, obj: Object) -> Object:
-    """SubjectAccessReview: may a user do this?"""
+    """Answer a SubjectAccessReview: may this user do this?"""
     _refuse(_attribute_causes(obj) + _subject_causes(obj) + _metadata_causes(obj))
     return _answer(ctx, obj, _subject(obj))
 
 
 def local_subject_access(ctx: RequestContext, obj: Object) -> Object:
-    """LocalSubjectAccessReview: may a user do this in this namespace?"""
+    """Answer a LocalSubjectAccessReview: may this user do this in this namespace?"""
     causes = (_attribute_causes(obj) + _subject_causes(obj)
               + _metadata_causes(obj, "must be empty except for namespace"))
     spec = obj.get("spec") or {}
@@ -61,7 +61,7 @@ def local_subject_access(ctx: RequestContext, obj: Object) -> Object:
 
 
 def self_subject_rules(ctx: RequestContext, obj: Object) -> Object:
-    """SelfSubjectRulesReview: what may I do in this namespace?"""
+    """Answer a SelfSubjectRulesReview: what may I do in this namespace?"""
     namespace = (obj.get("spec") or {}).get("namespace", "")
     if not namespace:
         raise bad_request("no namespace on request")
@@ -77,13 +77,13 @@ def self_subject_rules(ctx: RequestContext, obj: Object) -> Object:
 
 
 def self_subject(ctx: RequestContext, obj: Object) -> Object:
-    """SelfSubjectReview: who am I?"""
+    """Answer a SelfSubjectReview: who am I?"""
     metadata = {"creationTimestamp": format_time(ctx.now)}
     return {**obj, "metadata": metadata, "status": {"userInfo": user_info(ctx.user_info)}}
 
 
 def token(ctx: RequestContext, obj: Object) -> Object:
-    """TokenReview: whose token is this?"""
+    """Answer a TokenReview: whose token is this?"""
     spec = obj.get("spec") or {}
     if not spec.get("token"):
         raise bad_request("token is required for TokenReview in authentication")
@@ -159,7 +159,8 @@ def _attribute_causes(obj: Object) -> list[Cause]:
 
 
 def _selector_causes(selector: Object | None, path: str) -> list[Cause]:
-    """The causes of an invalid selector that restricts a list; operators may be those of a later version."""
+    """The causes if a selector that restricts a list is invalid. Unknown operators are allowed: a later API version may
+    add some."""
     if selector is None:
         return []
     raw, requirements = selector.get("rawSelector"), selector.get("requirements") or []
@@ -180,7 +181,7 @@ def _selector_causes(selector: Object | None, path: str) -> list[Cause]:
 
 
 def _ignored_selectors(spec: Object) -> Iterator[str]:
-    """The parts of the selectors that the authorizer cannot read and ignores."""
+    """A text for each selector that the authorizer ignores, wholly or partially, because it cannot parse it."""
     for kind, parse in _SELECTORS.items():
         selector = (spec.get("resourceAttributes") or {}).get(kind) or {}
         requirements = selector.get("requirements") or []
