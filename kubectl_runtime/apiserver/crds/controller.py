@@ -1,6 +1,6 @@
 """The controller of CustomResourceDefinitions: it accepts names, establishes CRDs and serves their types.
 
-The life of a CRD, each row one step of the controller:
+The life of a CRD. Each row is one step of the controller:
 
 ==============  ============================================  =========================================================
 state           conditions                                    what is served
@@ -13,7 +13,7 @@ terminating     and Terminating, its finalizer is set         its instances are 
 gone            (its finalizer is removed)                    nothing; watches of its instances end
 ==============  ============================================  =========================================================
 
-A CRD gets the names that no other CRD of its group has.
+A CRD gets a name only if no other CRD of its group has the name.
 """
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ ACCEPTED = ("True", "NoConflicts", "no conflicts found")
 
 
 def accept(crd: Object, group: Iterable[Object]) -> tuple[Object, tuple[str, str, str]]:
-    """(accepted names, status, reason and message of the condition NamesAccepted).
+    """Returns the accepted names, and (status, reason, message) of the condition NamesAccepted.
 
-    `group` has the CRDs of the same group, including this one. A taken name keeps the value that was accepted before;
-    the message names the last of several conflicts.
+    `group` contains the CRDs of the same group, including this one. If a wanted name is taken, the previously accepted
+    value stays. If several names are taken, the message names the last one.
     """
     wanted, before = crd["spec"]["names"], (crd.get("status") or {}).get("acceptedNames") or {}
     taken = [(other.get("status") or {}).get("acceptedNames") or {} for other in group]
@@ -94,7 +94,7 @@ APPROVED = "KubernetesAPIApprovalPolicyConformant"
 
 @dataclass(slots=True)
 class _Served:
-    """The types served for a CRD; they are replaced when its shape changes (uid, generation, accepted names)."""
+    """The types served for a CRD. They are replaced when `shape` changes (uid, generation, accepted names)."""
 
     shape: tuple[str, int, Object]
     terminating: bool
@@ -102,7 +102,7 @@ class _Served:
 
 
 def resource_types(crd: Object, converter: WebhookConverter | None = None) -> list[ServedResource]:
-    """The types of a CRD, one for each served version; `converter` converts between versions."""
+    """The types of a CRD, one for each served version. `converter` converts objects between versions."""
     spec, names = crd["spec"], crd["status"]["acceptedNames"]
     stored = next((version for version in spec["versions"] if version.get("storage")), spec["versions"][0])
     schemas = {version["name"]: (version.get("schema") or {}).get("openAPIV3Schema") for version in spec["versions"]}
@@ -148,12 +148,12 @@ def _deprecation(spec: Object, names: Object, version: Object) -> str:
 
 
 def is_terminating(crd: Version) -> bool:
-    """Whether a stored CRD is being deleted, and so takes no new instances."""
+    """Whether a stored CRD is terminating, so that no instances may be created."""
     return crd.deleting and is_true(crd.decode(), "Terminating")
 
 
 class CrdController:
-    """Accepts, establishes, serves and cleans up CRDs; the core calls its steps after each change of a CRD."""
+    """Accepts, establishes, serves and cleans up CRDs. The core calls `step` after each change of a CRD."""
 
     name = "customresourcedefinitions"
 
@@ -166,7 +166,7 @@ class CrdController:
         self._observed: Cluster | None = None
 
     def start(self, cluster: Cluster) -> None:
-        """Serve the stored definitions, and observe."""
+        """Serve the stored CRDs, and observe changes of the storage."""
         for name in list(self._served):
             self._unserve(cluster, name)
         self._terminating.clear()
@@ -197,12 +197,12 @@ class CrdController:
             self._note(version)
 
     def due(self) -> float | None:
-        """At once after a change."""
+        """Due at once after a change."""
         return 0.0 if self._dirty else None
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Move one CRD a step forward; a step that writes the CRD's status leaves the rest to the next step."""
+        """Take one CRD one step forward. A step that writes the CRD's status leaves the rest to the next step."""
         if not self._dirty:
             return
         name = next(iter(self._dirty))
@@ -262,7 +262,7 @@ class CrdController:
         return condition(crd, APPROVED) != before and _write(cluster, crd)
 
     def _look_at_group(self, cluster: Cluster, group: str) -> None:
-        """Look at the other CRDs of a group, for which a name may have become free."""
+        """Check the CRDs of a group again, because a name may have become free."""
         self._dirty |= dict.fromkeys(version.name for version in cluster.storage.bucket(STORAGE).scan("")
                                      if version.name.partition(".")[2] == group)
 
@@ -276,8 +276,8 @@ class CrdController:
         types = resource_types(crd, self._converter(cluster, crd))
         for resource_type in types:
             cluster.storage.bucket(resource_type.storage, cluster.storage.rv)
-            cluster.registry.add(resource_type)  # it replaces its predecessor
-        self._unserve(cluster, name)  # remove the types that are left
+            cluster.registry.add(resource_type)  # replaces the type's previous form
+        self._unserve(cluster, name)  # removes the previous types that were not replaced
         if before is not None and before.shape != shape:
             for key in {resource_type.storage for resource_type in types}:
                 cluster.storage.renew(key)
@@ -316,7 +316,7 @@ class CrdController:
             types = served.types if served else []
             for instance in list(bucket.objects.values()) if bucket and types else ():
                 if not instance.deleting:
-                    # In the stored version, which needs no webhook.
+                    # Deleting in the stored version needs no conversion webhook.
                     own = next((found for found in types if found.version == instance.stored_as), types[0])
                     delete(cluster, own, instance, agent=AGENT)
             if bucket is not None and bucket.objects:
@@ -328,9 +328,11 @@ class CrdController:
 
 
 class ConversionCache:
-    """Converts what is written to the other served versions, by the conversion webhook, one object at a time: lists are
-    answered with that while the webhook fails (`output.negotiation`). Objects that it cannot convert now are left
-    out."""
+    """Converts each written object to the other served versions, by the conversion webhook, one object at a time.
+
+    While the webhook fails, lists return these converted objects (`output.negotiation`). Objects that the webhook
+    cannot convert after the write are left out.
+    """
 
     name = "conversions"
 
@@ -350,15 +352,15 @@ class ConversionCache:
             self._written[bucket.key, change.new.key] = None
 
     def look_again(self, cluster: Cluster) -> None:
-        """Nothing: a failed conversion is not tried again."""
+        """Do nothing: a failed conversion is not tried again."""
 
     def due(self) -> float | None:
-        """At once after a write."""
+        """Due at once after a write."""
         return 0.0 if self._written else None
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Convert one object. Nothing else of its type is tried after a failure, which may have taken long."""
+        """Convert one object. If that fails, drop the type's other waiting objects, as each failure may take long."""
         if not self._written:
             return
         storage, key = next(iter(self._written))
@@ -374,13 +376,13 @@ class ConversionCache:
 
 
 def _write(cluster: Cluster, crd: Object) -> bool:
-    """Store the CRD with `_store`. Always True: the step has changed something, or will."""
+    """Store the CRD with `_store`. Always returns True, so that the controller's step ends here."""
     _store(cluster, crd)
     return True
 
 
 def _store(cluster: Cluster, crd: Object) -> bool:
-    """Store a changed status (and finalizers), as a component of the cluster. Returns whether it was accepted."""
+    """Store a changed status (and finalizers), as a component of the cluster. Returns whether the write succeeded."""
     body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **crd}
     path = f"/apis/{STORAGE.replace('/', '/v1/')}/{crd['metadata']['name']}/status"
     return submit(cluster, "PUT", path, body, agent=AGENT) is not None

@@ -1,8 +1,9 @@
 """The kind CustomResourceDefinition: defaults, validation, conditions, deletion. (The controller serves the types.)
 
 The real server validates CRDs in an older form, in which parts common to all versions (schema, subresources, columns,
-selectable fields) stand at the top of the spec. So its causes name these fields (``spec.subresources.scale.…``), and
-fields of one version (``spec.versions[0].subresources.scale.…``) only if the versions differ.
+selectable fields) are fields of the spec itself. So the causes of its errors name the spec's field
+(``spec.subresources.scale.…``). They name a version's field (``spec.versions[0].subresources.scale.…``) only if the
+versions differ.
 """
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from kubectl_runtime.schema.structural import resolve_field, schema_definition_c
 
 
 def conversion_causes(conversion: Object | None, at: str) -> list[Cause]:
-    """The causes of an invalid conversion, at the field names of the real server's older form."""
+    """The causes of an invalid conversion, with field names from the real server's older form."""
     strategy = (conversion or {}).get("strategy") or ""
     webhook = (conversion or {}).get("webhook") or {}
     client, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
@@ -61,7 +62,7 @@ _APPROVAL_LINK = "see https://github.com/kubernetes/enhancements/pull/1111"
 
 
 def storage_versions(crd: Object) -> list[str]:
-    """The names of the versions marked as storage version: one in a valid CRD."""
+    """The names of the versions marked as storage version. A valid CRD has exactly one."""
     return [version.get("name") or "" for version in dig(crd, "spec.versions") or () if version.get("storage")]
 
 
@@ -82,8 +83,8 @@ def spec_causes(crd: Object, old: Object | None = None) -> list[Cause]:
 
 
 def schema_version_causes(versions: list[Object], old: Object | None) -> list[Cause]:
-    """The causes of invalid schemas of the versions, including their rules. A rule of a schema that was the same in
-    `old` may cost more than the limit."""
+    """The causes of invalid schemas and schema rules in the versions. If a version's schema is unchanged since `old`,
+    its rules may exceed the cost limit."""
     before = {version.get("name"): version.get("schema") for version in dig(old or {}, "spec.versions") or ()}
     found = []
     for index, (at, part) in enumerate(_parts(versions, "schema")):
@@ -96,7 +97,7 @@ def schema_version_causes(versions: list[Object], old: Object | None) -> list[Ca
 
 
 def create_causes(crd: Object) -> list[Cause]:
-    """Further causes that refuse a create: an invalid name, and fields that only old CRDs may have."""
+    """All causes that refuse a create, including an invalid name and fields that only old CRDs may have."""
     spec, causes = crd.get("spec") or {}, []
     names = spec.get("names") or {}
     wanted = f"{names.get('plural') or ''}.{spec.get('group') or ''}"
@@ -106,7 +107,7 @@ def create_causes(crd: Object) -> list[Cause]:
 
 
 def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]:
-    """Further causes that refuse an update: the names of the type never change."""
+    """All causes that refuse an update, including changes of the group, the plural and other fixed fields."""
     spec, before = crd.get("spec") or {}, old.get("spec") or {}
     fixed = ("scope", "names.kind") if established else ()
     causes = spec_causes(crd, old) + [errors.immutable(f"spec.{path}", dig(spec, path) or "")
@@ -116,7 +117,7 @@ def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]
 
 
 def name_causes(names: Object, at: str) -> list[Cause]:
-    """The causes of invalid names of a type, in spec or in status.acceptedNames."""
+    """The causes of invalid type names, in spec.names or status.acceptedNames (`at`)."""
     causes = []
     for key in ("plural", "singular"):
         if name := names.get(key):
@@ -133,7 +134,7 @@ def name_causes(names: Object, at: str) -> list[Cause]:
 
 
 def approval(crd: Object) -> tuple[str, str]:
-    """(state, message) of the approval that Kubernetes community groups need; ("", "") for other groups."""
+    """(state, message) of the API approval, which only Kubernetes community groups need; ("", "") for other groups."""
     group = dig(crd, "spec.group") or ""
     if not any(group == suffix or group.endswith("." + suffix) for suffix in ("k8s.io", "kubernetes.io")):
         return "", ""
@@ -149,7 +150,7 @@ def approval(crd: Object) -> tuple[str, str]:
 
 
 def approval_causes(crd: Object, old: Object | None) -> list[Cause]:
-    """The cause of a missing or wrong approval, unless the old object had the same."""
+    """The cause of a missing or wrong approval, unless the old object had the same problem."""
     state, why = approval(crd)
     at = f"metadata.annotations[{APPROVAL}]"
     if (old is not None and approval(old)[0] == state) or state not in ("Missing", "Invalid"):
@@ -160,7 +161,7 @@ def approval_causes(crd: Object, old: Object | None) -> list[Cause]:
 
 
 def stored_causes(crd: Object) -> list[Cause]:
-    """Causes for status.storedVersions: it must have the storage version, and no version that does not exist."""
+    """Causes of an invalid status.storedVersions: it must contain the storage version, and only existing versions."""
     at, stored = "status.storedVersions", dig(crd, "status.storedVersions") or []
     if not stored:
         return [errors.invalid_value(at, stored or None, "must have at least one stored version")]
@@ -206,7 +207,7 @@ def _version_causes(crd: Object, versions: list[Object]) -> list[Cause]:
     if len(storage_versions(crd)) != 1:
         causes.append(errors.invalid_value("spec.versions", versions or None,
                                            "must have exactly one version marked as storage version"))
-    if names and names[0]:  # the older form repeats the name of the first version
+    if names and names[0]:  # the older form repeats the first version's name
         causes += _joined("spec.version", names[0], dns_1035_label_errors(names[0]))
     return causes
 
@@ -225,7 +226,7 @@ def _warning_errors(version: Object) -> list[str]:
 
 
 def _parts(versions: list[Object], key: str) -> Iterator[tuple[str, Any]]:
-    """(path, value) of a part of the versions: once if all versions have the same value, else for each version."""
+    """(path, value) of one part of the versions, once if all versions have the same value, else for each version."""
     values = [version.get(key) for version in versions]
     if values and all(value == values[0] for value in values):
         yield f"spec.{key}", values[0]
@@ -317,7 +318,7 @@ def is_true(crd: Object, kind: str) -> bool:
 
 
 def set_condition(crd: Object, kind: str, status: str, reason: str, message: str, now: str) -> None:
-    """Set a condition; its time changes only with its status."""
+    """Set a condition. lastTransitionTime changes only if the status changes."""
     wanted = {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
     known = crd.setdefault("status", {})
     known["conditions"] = conditions = list(known.get("conditions") or [])
@@ -337,7 +338,7 @@ class CrdStrategy(BuiltinStrategy):
     terminates = True
 
     def default(self, obj: Object) -> None:
-        """Derive missing names, and set the conversion None."""
+        """Derive missing names, and set the conversion strategy None if there is no conversion."""
         spec = obj.get("spec")
         if not isinstance(spec, dict):
             return
@@ -353,16 +354,16 @@ class CrdStrategy(BuiltinStrategy):
             obj["status"]["storedVersions"] = storage_versions(obj)[:1]
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """Keep the JSON, and so its empty lists."""
+        """Keep the object's JSON, including empty lists."""
         return obj
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Set the server's status with the storage version."""
+        """Set the initial status, which contains the storage version."""
         obj["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""},
                          "storedVersions": storage_versions(obj)[:1]}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Add a new storage version to status.storedVersions. Unlike for other kinds, /status writes metadata too."""
+        """Add a new storage version to status.storedVersions. Unlike other kinds', /status also writes metadata."""
         if subresource == "status":
             self.keep("spec", new, old)
             return
@@ -373,7 +374,7 @@ class CrdStrategy(BuiltinStrategy):
                                                                           if name not in stored]}
 
     def reset(self, subresource: str) -> ResetFields:
-        """Reset only status on the main resource, and only spec on /status; see `prepare_update`."""
+        """The main resource resets only status, and /status resets only spec (see `prepare_update`)."""
         return ResetFields(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
@@ -386,17 +387,17 @@ class CrdStrategy(BuiltinStrategy):
         return update_causes(new, old, established=is_true(old, "Established"))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn about a format that the server does not know and does not check."""
+        """Warn about each schema format that the server does not know and therefore does not check."""
         found = {name: None for version in dig(obj, "spec.versions") or ()
                  for name in unknown_formats(dig(version, "schema.openAPIV3Schema") or {})}
         return [f'unrecognized format "{name}"' for name in found]
 
     def holds_deletion(self, obj: Object) -> bool:
-        """The first delete only sets the finalizer."""
+        """Always hold: the first delete only adds the cleanup finalizer."""
         return "deletionTimestamp" not in obj["metadata"]
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
-        """Set the finalizer and the condition of a deletion."""
+        """Add the cleanup finalizer, and set the condition Terminating."""
         meta = obj["metadata"]
         if CLEANUP not in (meta.get("finalizers") or ()):
             meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP]

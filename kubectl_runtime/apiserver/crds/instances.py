@@ -1,13 +1,16 @@
 """The strategy of custom resources: pruning, defaults, generation, scale, selectable fields, validation, conversion.
 
-An object is stored in the storage version at the time of the write, and stays in it when that version changes.
+An object is stored in the storage version at the time of its write. If the CRD's storage version changes, the stored
+object keeps its version until the next write.
 
-`WebhookConverter` converts objects with a conversion webhook; all objects of a page go in one review. The webhook must
-return as many objects, in their order, in the requested version, with the same kind, name, namespace and uid; all other
-metadata except labels and annotations is restored. Anything else is the real server's 500, ``conversion webhook for
-…``. A conversion blocks for at most `TIMEOUT` and releases the cluster's lock. Each read calls the webhook; if that
-fails, a list or watch shows what was converted before, as from the real server's cache (`output.negotiation`): by a
-read, or after the write (`crds.controller.ConversionCache`).
+`WebhookConverter` converts objects with a conversion webhook. All objects of a list page go in one review. The webhook
+must return the same number of objects, in the same order, in the requested version, with the same kind, name, namespace
+and uid. Only labels and annotations are taken from the returned metadata. A wrong answer becomes the real server's 500,
+``conversion webhook for …``. A conversion blocks for at most `TIMEOUT`, without the cluster's lock.
+
+Each read calls the webhook. If the call fails, a list or watch returns objects that were converted earlier, like the
+real server's cache (`output.negotiation`). Earlier conversions come from a previous read, or from
+`crds.controller.ConversionCache` after the write.
 """
 from __future__ import annotations
 
@@ -39,15 +42,18 @@ TIMEOUT = 30.0  # seconds
 
 
 class _Wrong(Exception):
-    """A returned object differs from the one that was sent. `what` is wrong (object, metadata); `placed` is whether the
-    real server names the place even in a single object."""
+    """A conversion webhook's answer or one of its objects is invalid.
+
+    `what` is the wrong part (object, metadata). `placed` means that the real server names the index even for a single
+    object.
+    """
 
     def __init__(self, why: str, *, what: str = "object", placed: bool = False) -> None:
         super().__init__(why)
         self.what, self.placed = what, placed
 
     def told(self, index: int, *, alone: bool) -> str:
-        """The message, with the place of the object in the review."""
+        """The message, with the object's index in the review."""
         if alone:
             return f"returned invalid {self.what}{' at index 0' if self.placed else ''}: {self}"
         where = "metadata in object" if self.what == "metadata" else "converted object"
@@ -64,8 +70,11 @@ class WebhookConverter:
         self._caller, self._cluster = caller, cluster
 
     def convert(self, objects: list[tuple[Object, str]], version: str) -> list[Object]:
-        """Convert objects, each given with its version, to another version. They have no kind and apiVersion, neither
-        here nor in the result, and are not changed. Raises StatusError."""
+        """Convert objects, each given with its own version, to `version`.
+
+        Neither the given nor the returned objects have kind and apiVersion. The given objects are not changed. Raises
+        StatusError.
+        """
         sent = [(obj, before) for obj, before in objects if before != version]
         if not sent:
             return [obj for obj, _ in objects]
@@ -127,7 +136,7 @@ class WebhookConverter:
         return list(response.get("convertedObjects") or ())
 
     def _checked(self, before: Object, after: Any, version: str) -> Object:
-        """The returned object with the original metadata, if it is the same object."""
+        """The returned object with the original metadata. Raises `_Wrong` if it is not the object that was sent."""
         if not isinstance(after, dict) or not isinstance(after.get("kind"), str) or not after["kind"]:
             raise _Wrong("Object 'Kind' is missing", placed=True)
         wanted, found = f"{self._group}/{version}", after.get("apiVersion")
@@ -140,13 +149,13 @@ class WebhookConverter:
             shown = (meta.get(key) or "") if isinstance(meta, dict) else ""
             if shown != (own.get(key) or ""):
                 raise _Wrong(f"must have the same {name}: {own.get(key) or ''} != {shown}")
-        assert isinstance(meta, dict)  # it has the object's name
+        assert isinstance(meta, dict)  # the loop has compared the name
         content = {key: value for key, value in after.items() if key not in ("kind", "apiVersion", "metadata")}
         return {"metadata": _restored(own, meta), **content}
 
 
 def failed(message: str) -> errors.StatusError:
-    """The 500 of a failed conversion; another try may succeed."""
+    """The 500 for a failed conversion, marked as an error that may not repeat."""
     error = errors.bare_500(message)
     error.from_webhook = True
     return error
@@ -179,8 +188,8 @@ _GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: 
 
 
 def scale_causes(obj: Object, paths: tuple[str, str, str] | None, *, with_spec: bool) -> list[Cause]:
-    """The causes of invalid values at the paths (spec replicas, status replicas, selector) of /scale; without
-    `with_spec` the first path is not checked."""
+    """The causes of invalid values at the /scale paths (spec replicas, status replicas, selector). Without `with_spec`
+    the first path is not checked."""
     if paths is None:
         return []
     spec, status, selector = paths
@@ -202,7 +211,7 @@ def _replicas(obj: Object, path: str) -> list[Cause]:
 
 
 def _look_up(obj: Object, path: str, wanted: type) -> tuple[Any, str]:
-    """(the value at a path or None, why it is invalid)."""
+    """(the value at a path, or None; a text why the value is invalid, or "")."""
     found: Any = obj
     parts = path.removeprefix(".").split(".")
     for index, part in enumerate(parts):
@@ -239,9 +248,9 @@ class CustomStrategy(Strategy):
                  storage_version: str, *, changed: bool = False, converter: WebhookConverter | None = None) -> None:
         """`version` is an entry of the CRD's spec.versions, `schemas` are the openAPIV3Schemas of all versions.
 
-        `changed`: the CRD was changed since objects were stored. Reads then fill in missing defaults and leave out
-        fields that the schema no longer has. `converter` converts between versions; without it they differ only in
-        their schemas.
+        If `changed`, the CRD may have changed since objects were stored, and reads fill in missing defaults and leave
+        out fields that the schema no longer has. `converter` converts between versions; without a converter versions
+        differ only in their schemas.
         """
         self._group, self.kind = group, kind
         self.version: str = version["name"]
@@ -270,7 +279,7 @@ class CustomStrategy(Strategy):
         apply_defaults(obj, self.node)
 
     def default_applied(self, obj: Object) -> None:
-        """Fill in the defaults of the schema; nulls stay, and are refused where they are not allowed."""
+        """Fill in the schema's defaults. Nulls stay; validation refuses nulls where they are not allowed."""
         apply_defaults(obj, self.node, keep_nulls=True)
 
     @property
@@ -279,15 +288,15 @@ class CustomStrategy(Strategy):
         return self._changed
 
     def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
-        """The stored objects in this version. Fields removed from the schema of their stored version are dropped and
-        its new defaults are added first."""
+        """The stored objects in this version. Before the conversion, each object drops fields that its stored version's
+        schema no longer has, and gets that schema's new defaults."""
         known = [(obj, was or self._storage_version) for obj, was in stored]
         for obj, was in known if self._changed else ():
             self._renew(obj, was)
         return self.converted(known)
 
     def converted(self, objects: list[tuple[Object, str]]) -> list[Object]:
-        """Objects, each with its version, converted to this version; changed in place if no webhook is called."""
+        """Convert objects, each given with its version, to this version; in place if no webhook is called."""
         missing = next((was for _, was in objects if was not in self._schemas), None)
         if missing is not None:
             raise errors.bare_500(f"request to convert CR from an invalid group/version: {self._group}/{missing}")
@@ -298,17 +307,17 @@ class CustomStrategy(Strategy):
         return found
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Give numbers the form in which the server stores them as JSON."""
+        """Rewrite numbers in the form in which the server stores them as JSON."""
         write_numbers(obj)
         return False
 
     def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
-        """Whether the object is in the present storage version, and matches its present schema."""
+        """Whether the object is stored in the current storage version and matches that version's current schema."""
         return stored_as == self._storage_version and not (self._changed and self._renew(stored(), stored_as))
 
     def _renew(self, obj: Object, version: str) -> bool:
-        """Drop fields that the schema of a version no longer declares, and fill in its defaults, in place. Returns
-        whether that changed anything."""
+        """Drop fields that a version's schema no longer declares, and fill in the schema's defaults, in place. Returns
+        whether the object changed."""
         before = msgspec.json.encode(obj)
         prune(obj, self._schemas.get(version))
         apply_defaults(obj, self._schemas.get(version))
@@ -324,17 +333,17 @@ class CustomStrategy(Strategy):
         return obj, self._storage_version
 
     def generation_part(self, obj: Object) -> Any:
-        """Everything except metadata, and except status if it is a subresource."""
+        """Everything except metadata (and except status, if status is a subresource)."""
         skipped = _OWN_KEYS if self.has_status else _OWN_KEYS[:3]
         return {key: value for key, value in obj.items() if key not in skipped}
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The causes that the schema and its rules find."""
+        """The causes from the schema, its rules and the /scale paths."""
         found = schema_causes(obj, self.node)
         return self._rule_causes(found, obj, NOTHING) + scale_causes(obj, self.scale_paths(), with_spec=True)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The causes of a create, except those of unchanged values; on /status only the causes of the status."""
+        """The causes of a create, except for unchanged values. On /status, the schema causes cover only the status."""
         scale = scale_causes(new, self.scale_paths(), with_spec=subresource != "status")
         if subresource != "status" or not self.node:
             return self._rule_causes(schema_causes(new, self.node, old), new, old) + scale
@@ -343,7 +352,7 @@ class CustomStrategy(Strategy):
         return self._rule_causes(found, new, old) + scale
 
     def _rule_causes(self, found: list[Cause], new: Object, old: Any) -> list[Cause]:
-        """`found`, and the causes of the rules. Rules that cannot be evaluated refuse every object."""
+        """`found` plus the causes from the schema's rules. Rules that cannot be evaluated refuse every object."""
         try:
             return checked_after(found, self._rules, new, old)
         except (MissingExtra, CelError) as error:
