@@ -1,5 +1,5 @@
-"""Admission besides webhooks: admission policies in CEL, Pod security, quotas.
+"""Admission without webhooks: admission policies in CEL, Pod security, quotas.
 
-``configured`` has the admission policies in force, ``judging`` evaluates them; ``admission`` applies ``podsecurity``
-and ``quotas``, and warns about kinds that nothing acts on.
+``configured`` reads the admission policies, and ``judging`` evaluates them. ``admission`` applies ``podsecurity`` and
+``quotas``, and warns about kinds on which the server does not act.
 """

@@ -1,10 +1,11 @@
 """The server's own admission plugins: Pod security and quotas; warnings about kinds on which nothing acts.
 
 `secure` runs before the validating policies, `charge` after the validating webhooks. Without Namespace labels or quotas
-both cost only a look at a dict. The cluster's lock is held.
+both cost only a dict look-up. Callers hold the cluster's lock.
 
-The creation of an object that the server stores without acting on it gets a Warning. `WITHOUT_CONTROLLER` has the kinds
-whose controller may run here, `NEVER` the kinds on which nothing acts; "What the embedded server obeys" lists both.
+If the server stores an object without acting on it, the create response has a Warning. `WITHOUT_CONTROLLER` lists the
+kinds whose controller may run here, and `NEVER` the kinds on which nothing acts. The guide "What the embedded server
+obeys" lists both.
 """
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ from kubectl_runtime.apiserver.policies.podsecurity import PREFIX, TEMPLATES, vi
 from kubectl_runtime.apiserver.wire import Object
 
 _JUDGED = frozenset({"", "ephemeralcontainers", "resize"})
-_MOST_PODS = 3000  # Pods of a namespace that are checked when its level changes
+_MOST_PODS = 3000  # Pods checked, at most, when their Namespace's level changes
 
 
 def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
-    """Check an object against Pod security. Raises StatusError; warnings go to the context."""
+    """Check an object against Pod security. Raises StatusError, and adds warnings to the context."""
     kind = ctx.type.kind
     if kind == "Namespace" and not ctx.type.group:
         _secure_namespace(ctx, new, old, subresource)
@@ -48,7 +49,7 @@ def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: st
 
 
 def _refuse_second_default(ctx: RequestContext, new: Object) -> None:
-    """Refuse a second PriorityClass that is the default."""
+    """Refuse a second default PriorityClass."""
     for other in ctx.cluster.storage.bucket(ctx.type.storage).scan(""):
         if other.name != new["metadata"].get("name") and other.decode().get("globalDefault"):
             raise errors.forbidden(ctx.type.group, ctx.type.plural, new["metadata"].get("name") or "", (
@@ -56,11 +57,11 @@ def _refuse_second_default(ctx: RequestContext, new: Object) -> None:
 
 
 def _secure_namespace(ctx: RequestContext, new: Object, old: Object | None, subresource: str) -> None:
-    """Refuse a new invalid level, and warn about Pods that a new level would refuse."""
+    """Refuse an update that makes a Namespace's labels invalid, and warn about Pods that a new level would refuse."""
     labels = new["metadata"].get("labels") or {}
     before = (old["metadata"].get("labels") or {}) if old is not None else {}
     if old is None or subresource:
-        return  # at a create the kind's own validation refuses it
+        return  # on create, the validation of Namespaces refuses invalid labels
     problems = list(podsecurity.label_problems(labels))
     if problems and not any(podsecurity.label_problems(before)):
         raise errors.invalid("", "Namespace", new["metadata"]["name"], [
@@ -86,13 +87,13 @@ def _secure_namespace(ctx: RequestContext, new: Object, old: Object | None, subr
 
 
 def charge(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
-    """Check the quotas of the namespace. Raises the 403."""
+    """Check the namespace's quotas. Raises a 403 if the object would exceed one."""
     if subresource not in _JUDGED or not ctx.type.namespaced:
         return
     try:
         quotas.charge(ctx.cluster.storage, ctx.type, new, old)
     except errors.StatusError as error:
-        error.from_webhook = True  # a controller may retry: other deletions may make room
+        error.from_webhook = True  # a retry may succeed: deleting other objects frees quota
         raise
 
 
@@ -115,11 +116,11 @@ NEVER: dict[tuple[str, str], str] = {
 
 
 def warning(group: str, kind: str, controllers: Collection[str]) -> str:
-    """The warning for the creation of an object of a built-in kind; "" if the server acts on the kind."""
+    """The warning for the creation of a built-in kind's object; "" if the server acts on the kind."""
     if why := NEVER.get((group, kind)):
         return f"the embedded API server stores this {kind} without acting on it: {why}"
     wanted = WITHOUT_CONTROLLER.get((group, kind))
     if wanted is None or wanted in controllers:
         return ""
-    return (f"the embedded API server stores this {kind} without acting on it: its controller does not run, "
-            f'ApiServer(controllers=[..., "{wanted}"]) has it')
+    return (f"the embedded API server stores this {kind} without acting on it: its controller does not run; "
+            f'ApiServer(controllers=[..., "{wanted}"]) starts it')

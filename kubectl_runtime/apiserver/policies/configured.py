@@ -1,7 +1,7 @@
-"""The configured admission policies with their bindings, ordered by the names of policy and binding.
+"""The configured admission policies with their bindings, ordered by policy name and binding name.
 
-They are read from the stored objects, and again when one of these objects changes. A policy without a binding has no
-effect. The cluster's lock is held.
+Policies are read from the stored objects, and read again when such an object changes. A policy without a binding has no
+effect. Callers hold the cluster's lock.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Match:
     """The requests to which a policy or a binding applies."""
 
     rules: tuple[Object, ...] | None
-    """None for all rules of the policy."""
+    """None stands for all rules of the policy."""
     excluded: tuple[Object, ...]
     matches_equivalents: bool
     namespace_selector: LabelSelector
@@ -52,24 +52,24 @@ class Policy:
 
     @property
     def fails_closed(self) -> bool:
-        """Whether an error refuses the request."""
+        """Whether an evaluation error refuses the request."""
         return bool(self.spec.get("failurePolicy") != "Ignore")
 
     @property
     def reinvoked(self) -> bool:
-        """Whether it may run again on an object that others changed after it."""
+        """Whether the policy may run again if a later policy or webhook changes the object."""
         return bool(self.spec.get("reinvocationPolicy") == "IfNeeded")
 
     @property
     def expressions(self) -> Expressions:
-        """The environment of its expressions, created on first use."""
+        """The environment of the policy's expressions, created on first use."""
         if self._expressions is None:
             self._expressions = expressions_of(self.spec)
         return self._expressions
 
 
 def expressions_of(spec: Object) -> Expressions:
-    """The environment of the expressions in a policy's spec, whose variables were checked before."""
+    """The environment for the expressions in a policy's spec. The spec's variables must have been validated."""
     variables = tuple((entry["name"], entry["expression"]) for entry in spec.get("variables") or ())
     return Expressions(variables, has_params=bool(spec.get("paramKind")))
 
@@ -80,7 +80,7 @@ class Policies:
         self._read: dict[str, tuple[list[Version], tuple[Policy, ...]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether any policy is bound: every write checks this, so it only looks at two dicts."""
+        """Whether any binding exists. Every write checks this, so the check only looks at two dicts."""
         return any(bucket is not None and bool(bucket.objects) for bucket in map(self._bucket, _BINDINGS.values()))
 
     def validating(self) -> tuple[Policy, ...]:

@@ -1,9 +1,9 @@
-"""The evaluation of admission policies: how they validate and change a request. The cluster's lock is held.
+"""The evaluation of admission policies: how they validate and change a request. Callers hold the cluster's lock.
 
-For each policy and each of its bindings that match a request, the expressions are evaluated once for each parameter
-object. A failure is a validation that is false, or, unless failurePolicy is Ignore, an expression that fails or
-parameters that are missing. The validationAction Deny refuses the request with the first failure, Warn adds a Warning
-header, and Audit has no effect, because this server has no audit log.
+If a policy and its binding match a request, the policy's expressions are evaluated once for each parameter object. A
+validation that is false is a failure. Unless failurePolicy is Ignore, an expression that cannot be evaluated and
+missing parameters are failures too. The validationAction Deny refuses the request with the first failure. Warn adds
+Warning headers. Audit has no effect, because this server has no audit log.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST_MESSAGE = 5120
 
 
 class PolicyFailure(Exception):
-    """A policy cannot be evaluated for a request; clients read the text."""
+    """A policy cannot be evaluated for a request. The text is part of the response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Refusal:
 
 
 def judge(ctx: RequestContext, asked: Attributes, policies: tuple[Policy, ...]) -> None:
-    """Evaluate validating policies. Raises the StatusError of a refusal."""
+    """Evaluate validating policies. Raises StatusError if a policy refuses the request."""
     denied: list[Refusal] = []
     for policy, binding, target in matching(ctx, asked, policies):
         try:
             failures = [failure for params in _params(ctx, policy, binding, asked)
                         for failure in _failures(ctx, policy, binding, asked, target, params)]
-        except PolicyFailure as error:  # whatever the binding's actions are
+        except PolicyFailure as error:  # refuses the request whatever the binding's actions are
             if policy.fails_closed:
                 denied.append(Refusal(policy, binding, f"failed to configure binding: {error}"))
             continue
@@ -70,7 +70,7 @@ def judge(ctx: RequestContext, asked: Attributes, policies: tuple[Policy, ...]) 
 
 def matching(ctx: RequestContext, asked: Attributes, policies: tuple[Policy, ...]
              ) -> Iterator[tuple[Policy, Binding, Target]]:
-    """The matching policies and bindings, each with the resource and kind as which it sees the object."""
+    """The matching policies and bindings, each with the resource and kind under which the policy sees the object."""
     for policy in policies:
         target = matched(ctx, policy.match, asked)
         if target is None or _is_excluded(ctx, policy.match, asked):
@@ -91,7 +91,8 @@ def _is_excluded(ctx: RequestContext, match: Match, asked: Attributes) -> bool:
 
 
 def _params(ctx: RequestContext, policy: Policy, binding: Binding, asked: Attributes) -> list[Object | None]:
-    """The parameter objects with which a policy is evaluated; without any it is not evaluated. Raises PolicyFailure."""
+    """The parameter objects to evaluate a policy with. If there are none, the policy is skipped. Raises PolicyFailure.
+    """
     wanted, reference = policy.spec.get("paramKind"), binding.param_ref
     if not wanted or not reference:
         return [None]
@@ -141,7 +142,8 @@ def _failures(ctx: RequestContext, policy: Policy, binding: Binding, asked: Attr
 
 
 def _message(policy: Policy, validation: Object, values: Values) -> str:
-    """The message of a false validation. A messageExpression whose result is not a single line is ignored."""
+    """The message of a false validation. A messageExpression that fails, is too long or has several lines is ignored.
+    """
     if expression := validation.get("messageExpression"):
         try:
             found = str(policy.expressions.evaluate(expression, values)).strip()
@@ -164,7 +166,8 @@ def _values(ctx: RequestContext, asked: Attributes, target: Target, params: Obje
 
 
 def _conditions_hold(policy: Policy, values: Values) -> bool:
-    """Whether all conditions are true. A false condition decides before one that fails. Raises CelError."""
+    """Whether all conditions are true. A false condition wins over a condition that cannot be evaluated. Raises
+    CelError."""
     problems = []
     for condition in policy.spec.get("matchConditions") or ():
         try:
@@ -195,8 +198,8 @@ def _invalid(asked: Attributes, message: str, reason: str) -> errors.StatusError
 
 
 def mutated(ctx: RequestContext, asked: Attributes, policy: Policy, binding: Binding, target: Target) -> Object | None:
-    """The object of a request after a mutating policy, in the version that the policy sees; None if the policy is not
-    evaluated. Raises the StatusError of a refusal."""
+    """The request's object after a mutating policy, in the version that the policy sees; None if the policy is not
+    evaluated. Raises StatusError if the policy refuses the request."""
     shown = as_version(asked.object, asked, target[0])
     if shown is None:
         return None
@@ -219,7 +222,7 @@ def mutated(ctx: RequestContext, asked: Attributes, policy: Policy, binding: Bin
 
 def _changed(ctx: RequestContext, policy: Policy, asked: Attributes, target: Target, params: Object | None,
              shown: Object, failures: list[str]) -> Object | None:
-    """The object after all mutations; mutations that fail are left out and added to `failures`."""
+    """The object after all mutations. A mutation that fails is skipped, and its error is added to `failures`."""
     values = _values(ctx, asked, target, params)
     values.data["object"] = shown
     if not _conditions_hold(policy, values):
@@ -246,7 +249,7 @@ def _patched(policy: Policy, expression: str, values: Values, shown: Object) -> 
     try:
         result: Object = patched(json_copy(shown), operations)
     except TestFailed:
-        return shown  # a `test` decides whether the others are applied
+        return shown  # a failed `test` operation means that the patch is not applied
     except (PatchFailed, errors.StatusError) as error:
         raise PolicyFailure(f"JSON Patch: {error}") from None
     return result
@@ -266,7 +269,7 @@ def _applied(policy: Policy, expression: str, values: Values, shown: Object, sch
 
 
 def _atomics(value: Any, schema: Schema, path: str) -> Iterator[str]:
-    """The paths in a configuration that can only be set as a whole, besides scalars."""
+    """The paths of lists and maps in a configuration that can only be set as a whole."""
     if schema.leaf and isinstance(value, dict | list):
         yield path
     elif isinstance(value, dict) and schema.kind != "any":

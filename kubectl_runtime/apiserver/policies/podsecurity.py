@@ -1,11 +1,12 @@
-"""Pod Security: the labels of a Namespace that limit what its Pods may do.
+"""Pod Security: Namespace labels that limit what Pods may do.
 
-Labels below ``pod-security.kubernetes.io/``: ``enforce`` refuses a Pod that violates the level with a 403; ``warn``
-adds a Warning header, also for Pod templates; ``audit`` has no effect, since there is no audit log.
+Labels with the prefix ``pod-security.kubernetes.io/`` set a level. ``enforce`` refuses a Pod that violates its level
+with a 403. ``warn`` adds a Warning header, also for Pod templates. ``audit`` has no effect, since there is no audit
+log.
 
-Levels: privileged allows everything, baseline refuses known ways out of a container, restricted requires Pods to drop
-privileges that they do not need. Every version is checked by the newest rules. Texts and their order are those of
-pod-security-admission.
+The level privileged allows everything, baseline refuses known ways out of a container, and restricted requires Pods to
+drop privileges that they do not need. The newest rules apply whatever version the labels name. Texts and their order
+are those of pod-security-admission.
 """
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _SELINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t", "con
 
 
 def label_problems(labels: Object) -> Iterator[tuple[str, str, str]]:
-    """(label, value, why) of each invalid Pod security label."""
+    """(label, value, problem) for each invalid Pod security label."""
     for mode in ("enforce", "audit", "warn"):
         level, version = labels.get(f"{PREFIX}{mode}"), labels.get(f"{PREFIX}{mode}-version")
         if level is not None and level not in LEVELS:
@@ -50,7 +51,7 @@ def _is_version(text: str) -> bool:
 
 
 def violation(labels: Object, mode: str, spec: Object, meta: Object) -> str:
-    """The text after ``violates`` for a Pod in a Namespace with these labels; "" if the Pod is allowed."""
+    """Why a Pod violates the level that `labels` set for `mode`, as the text after ``violates``; "" if it does not."""
     level = labels.get(f"{PREFIX}{mode}", "privileged")
     found = ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in problems(level, spec, meta))
     return f'PodSecurity "{level}:{labels.get(f"{PREFIX}{mode}-version", "latest")}": {found}' if found else ""
@@ -66,7 +67,7 @@ def problems(level: str, spec: Object, meta: Object) -> list[tuple[str, str]]:
 
 
 def containers(spec: Object) -> Iterator[Object]:
-    """All containers in the order of the checks: init containers first."""
+    """All containers in the order in which they are checked: init containers first."""
     for key in ("initContainers", "containers", "ephemeralContainers"):
         yield from spec.get(key) or ()
 
@@ -192,7 +193,7 @@ def _selinux(spec: Object, _meta: Object) -> Iterator[tuple[str, str]]:
 
 
 def _setters(spec: Object, path: str, is_bad: Callable[[Any], bool]) -> list[str]:
-    """The parts of a Pod that set something to a bad value, as ``pod`` and ``container "a"``."""
+    """The parts of a Pod that set the field at `path` to a bad value, as ``pod`` and ``container "a"``."""
     setters = ["pod"] if is_bad(dig(spec, f"securityContext.{path}")) else []
     names = _of_containers(spec, lambda each: is_bad(_own(each, path)))
     return [*setters, _named("container", names)] if names else setters
@@ -285,4 +286,4 @@ _BASELINE: tuple[Check, ...] = (_app_armor, _baseline_capabilities, _host_namesp
                                 _windows_host)
 _RESTRICTED: tuple[Check, ...] = (_escalation, _restricted_capabilities, _restricted_volumes, _non_root, _root_user,
                                   _restricted_seccomp)
-_REPLACED = (_baseline_capabilities, _host_paths, _baseline_seccomp)  # replaced by stricter checks
+_REPLACED = (_baseline_capabilities, _host_paths, _baseline_seccomp)  # level restricted has stricter checks instead

@@ -1,13 +1,14 @@
-"""ResourceQuotas: what a namespace uses, and whether a write would exceed its quotas. The cluster's lock is held.
+"""ResourceQuotas: what a namespace uses, and whether a write would exceed its quotas. Callers hold the cluster's lock.
 
-Usage is counted from the stored objects, so that a quota holds at once, whether or not its status has been written.
-Resources in a quota:
+Usage is counted from the stored objects, so a quota applies at once, even if its status has not been written yet.
+Resource names in a quota:
 
-- ``pods``, ``cpu``, ``requests.…``, ``limits.…``: Pods that have not ended and are within the quota's scopes.
-- ``count/PLURAL.GROUP``: objects of any kind, also custom resources; for core kinds ``count/pods``.
-- ``services``, ``secrets``, …: the same for some core kinds, without ``count/``.
-- ``services.nodeports``, …: parts of Services.
-- ``requests.storage``, …: claims; with the prefix CLASS.storageclass.storage.k8s.io/ the claims of a class.
+- ``pods``, ``cpu``, ``requests.…``, ``limits.…`` count Pods that have not ended and are within the quota's scopes.
+- ``count/PLURAL.GROUP`` counts objects of any kind, also custom resources; for core kinds for example ``count/pods``.
+- ``services``, ``secrets``, … count objects of some core kinds, like ``count/services``.
+- ``services.nodeports`` and ``services.loadbalancers`` count node ports and load balancers.
+- ``requests.storage``, … count PersistentVolumeClaims; with the prefix CLASS.storageclass.storage.k8s.io/ only the
+  claims of that class.
 """
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def charge(storage: Storage, resource: ServedResource, new: Object, old: Object | None) -> None:
-    """Check the quotas of a namespace for an object. Raises the 403 of the first quota that refuses it."""
+    """Check an object against its namespace's quotas. Raises a 403 for the first quota that refuses the object."""
     bucket = storage.buckets.get(QUOTAS)
     if bucket is None or not bucket.objects:
         return
@@ -60,7 +61,7 @@ def charge(storage: Storage, resource: ServedResource, new: Object, old: Object 
 
 
 def usage(storage: Storage, quota: Object, *, only: Iterable[str] | None = None) -> Amounts:
-    """The usage of a quota's resources in a namespace."""
+    """The usage of a quota's resources in the quota's namespace."""
     wanted = set(only) if only is not None else set(dig(quota, "spec.hard") or ())
     total = dict.fromkeys(wanted, Fraction(0))
     namespace = quota["metadata"]["namespace"]
@@ -74,7 +75,7 @@ def usage(storage: Storage, quota: Object, *, only: Iterable[str] | None = None)
 
 
 def _content(key: str, version: Version, wanted: set[str]) -> Object:
-    """An object, decoded only as far as the quota's resources depend on it."""
+    """An object's content. It is decoded only if one of the wanted resources depends on the content."""
     if key in (PODS, CLAIMS, SERVICES) and any(not name.startswith("count/") for name in wanted):
         return version.decode()
     return {"metadata": {"name": version.name}, "spec": {}}
@@ -98,7 +99,7 @@ def _buckets_for(wanted: set[str]) -> list[str]:
 
 
 def _usage_of(key: str, obj: Object, quota: Object) -> Amounts:
-    """The usage of one object, by the resource names of quotas."""
+    """The usage of one object, by resource name."""
     group, _, plural = key.partition("/")
     one = Fraction(1)
     found: Amounts = {f"count/{plural}.{group}" if group else f"count/{plural}": one}
@@ -123,7 +124,7 @@ def _usage_of(key: str, obj: Object, quota: Object) -> Amounts:
 
 
 def _pod_usage(pod: Object) -> Amounts:
-    """The usage of a Pod; none once it has ended."""
+    """The usage of a Pod; empty if the Pod has ended."""
     if dig(pod, "status.phase") in _ENDED:
         return {}
     found: Amounts = {"pods": Fraction(1)}
@@ -155,7 +156,7 @@ def _matches(entry: Object, pod: Object) -> bool:
         return (quality_of_service(spec) == "BestEffort") is (scope == "BestEffort")
     if scope == "CrossNamespacePodAffinity":
         return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _terms(spec))
-    return False  # a scope for claims
+    return False  # a scope that applies to claims only
 
 
 def _terms(spec: Object) -> Iterator[Object]:
@@ -186,7 +187,7 @@ def _require(resource: ServedResource, pod: Object, quota: str, hard: dict[str, 
 
 
 def text_of(amount: Fraction, like: str) -> str:
-    """An amount with a suffix of the same family (binary or decimal) as another."""
+    """An amount as text, with a suffix of the same family (binary or decimal) as in the quantity `like`."""
     if "i" in like and amount.denominator == 1:
         return canonical(f"{int(amount) // 1024}Ki") if amount and amount % 1024 == 0 else str(int(amount))
     return canonical(f"{int(amount * 10**9)}n")
