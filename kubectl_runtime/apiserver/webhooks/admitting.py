@@ -1,11 +1,11 @@
-"""Mutating policies and webhooks, and then validating webhooks.
+"""The calls of mutating policies and webhooks (`mutate`), and of validating webhooks (`validate`).
 
-Mutating policies and then mutating webhooks are called one after the other; each sees the changes of the earlier ones.
+Mutating policies and then mutating webhooks are called one after the other. Each sees the changes of the earlier ones.
 If one changes the object, earlier ones with reinvocationPolicy IfNeeded are called again, once, in a second round.
 
-All validating webhooks are called with the object as it will be stored, even if one has refused; the first refusal in
-their order is the answer. (The real server takes the quickest.) HTTPS webhooks are called in parallel, each in its own
-thread; mounted ones one after the other, in the thread of the request.
+All validating webhooks are called with the object as it will be stored, even if one webhook has refused the request.
+The first refusal in the webhooks' order is the answer. (The real server takes the quickest refusal.) HTTPS webhooks are
+called in parallel, each in its own thread. Mounted webhooks are called one after the other, in the request's thread.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ Mutator = Hook | Policy
 
 
 def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...]) -> None:
-    """Let policies and webhooks change `asked.object`. Raises the StatusError of a refusal. The cluster's lock is held,
-    and released during webhook calls."""
+    """Let policies and webhooks change `asked.object`. Raises StatusError if one refuses the request. Callers hold the
+    cluster's lock, which is released during webhook calls."""
     asking = _Asking()
     if _round(ctx, asked, hooks, asking):
         asking.is_second = True
@@ -66,10 +66,10 @@ def keep_managers(ctx: RequestContext, obj: Object, managers: Any) -> None:
 
 @dataclass(slots=True)
 class _Asking:
-    """The calls of both rounds. A change in the second round can add a later webhook to that round."""
+    """The policies and webhooks of the second round. A change in that round can add a later webhook to the round."""
 
     is_second: bool = False
-    earlier: set[Mutator] = field(default_factory=set)  # to be called again after a later change
+    earlier: set[Mutator] = field(default_factory=set)  # called again if a later one changes the object
     again: set[Mutator] = field(default_factory=set)
 
     def note(self, hook: Mutator, *, changed: bool) -> None:
@@ -100,7 +100,8 @@ def _round(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...], a
 
 
 def _evaluate(ctx: RequestContext, policy: Policy, asked: Attributes) -> bool | None:
-    """Let one policy change the object, once per binding. Returns whether it did, None if it does not apply."""
+    """Let one policy change the object, once per binding. Returns whether the object changed, or None if the policy
+    does not apply."""
     changed: bool | None = None
     for _, binding, target in list(matching(ctx, asked, (policy,))):
         resource = target[0]
@@ -133,7 +134,7 @@ def _call(ctx: RequestContext, called: Invocation, asked: Attributes) -> bool:
 
 
 def _patched(called: Invocation, asked: Attributes, shown: Object | None, verdict: Verdict) -> Object | None:
-    """The object after the patch of an answer, decoded and defaulted; None if there is no patch."""
+    """The object after the verdict's patch, decoded and defaulted; None if there is no patch."""
     hook = called.hook
     if not verdict.patch:
         return None
@@ -159,7 +160,7 @@ def _patched(called: Invocation, asked: Attributes, shown: Object | None, verdic
 
 
 def _list_problem(operations: Any) -> str:
-    """Why the real decoder cannot read a patch; "" if it can."""
+    """The real decoder's error for a patch that is not a list of objects; "" if the patch is readable."""
     names = {dict: "object", str: "string", bool: "bool", int: "number", float: "number", list: "array"}
     if not isinstance(operations, list | None):
         return f"{names[type(operations)]} into Go value of type jsonpatch.Patch"
@@ -168,11 +169,11 @@ def _list_problem(operations: Any) -> str:
 
 
 def _decode(resource: ServedResource, by: str, asked: Attributes, changed: Any, shown: Object) -> None:
-    """Give the patched object the shape and the defaults of its kind."""
+    """Decode the patched object, and fill in its kind's defaults."""
     if not isinstance(changed, dict) or any(changed.get(key) != shown[key] for key in ("kind", "apiVersion")):
-        raise errors.internal(f"{by} made another kind of the object")
+        raise errors.internal(f"{by} changed the kind or apiVersion of the object")
     package = asked.kind.group.partition(".")[0] or "core"
-    type_name = f"{package}.{asked.kind.version}.{asked.kind.kind}"  # of a subresource's kind
+    type_name = f"{package}.{asked.kind.version}.{asked.kind.kind}"  # may be a subresource's kind
     try:
         if asked.is_own_kind:
             resource.strategy.decode(changed)
@@ -190,7 +191,7 @@ Outcome = Verdict | Exception
 
 
 def validate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
-    """Call the validating webhooks, for which the held lock is released. Raises the StatusError of a refusal."""
+    """Call the validating webhooks, without the lock that the caller holds. Raises StatusError if one refuses."""
     matching = [called for hook in hooks if (called := invocation(ctx, hook, asked)) is not None]
     if not matching:
         return
@@ -219,7 +220,7 @@ def _outcomes(ctx: RequestContext, matching: list[Invocation], asked: Attributes
     for call in here:
         call()
     for thread in threads:
-        thread.join()  # each ends at its webhook's timeout
+        thread.join()  # ends at the webhook's timeout at the latest
     return outcomes
 
 
@@ -229,7 +230,7 @@ def _call_validating(ctx: RequestContext, called: Invocation, asked: Attributes,
         try:
             shown, old = (as_version(obj, asked, called.resource) for obj in (asked.object, asked.old))
             outcomes[index] = ask(ctx, called, asked, shown, old, mutating=False)
-        except Exception as error:  # noqa: BLE001 - it is raised, or told, in the thread of the request
+        except Exception as error:  # noqa: BLE001 - the request's thread raises or reports it
             outcomes[index] = error
     return call
 

@@ -1,12 +1,14 @@
-"""One call of a webhook for one operation: sending the review, verifying the answer, and its effect.
+"""One call of a webhook for one operation: sending the review, verifying the answer, applying its effect.
 
-A call without a valid answer is a 500, ``failed calling webhook "x": …``, or with failurePolicy Ignore is logged and
-has no effect. Under both policies a denial answers with the webhook's own Status, and a dry run is a 400 if the webhook
-has side effects. A call blocks for at most the webhook's timeout and the rest of the request's; no lock is held.
+A call without a valid answer is a 500, ``failed calling webhook "x": …``; with failurePolicy Ignore it is logged and
+has no effect. Under both policies a denial is answered with the webhook's own Status, and a dry run is a 400 if the
+webhook has side effects. A call blocks for at most the webhook's timeout, and no longer than the request has left. No
+lock is held during the call.
 
-A write releases the lock while it calls a webhook, so what it has read may be outdated afterwards. As in the real
-server, it is stored only over the version that it read, and otherwise starts again: `attempt` runs a write in this way,
-and `still` checks right before the write is stored. The time limit of a request starts with its first webhook call.
+A write releases the lock while it calls a webhook, so objects that it has read may be outdated afterwards. As in the
+real server, the write succeeds only if the stored version is still the one that it read. Otherwise the write starts
+again. `attempt` runs a write in this way, and `still` checks the version right before the write is stored. A request's
+time limit starts with its first webhook call.
 """
 from __future__ import annotations
 
@@ -33,17 +35,17 @@ from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 
 T = TypeVar("T")
 
-REQUEST_TIMEOUT = 34.0  # seconds that a write may take, as the real server's
-MAX_ATTEMPTS = 100  # on a clock that stands still nothing else would end two webhooks that overtake each other
+REQUEST_TIMEOUT = 34.0  # seconds that a write may take, as in the real server
+MAX_ATTEMPTS = 100  # ends writes that overtake each other forever on a clock that stands still
 
 
 class Overtaken(Exception):
-    """Another request has changed what the write has read."""
+    """Another request has changed an object that the write has read."""
 
 
 def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
-    """Run a write under the cluster's lock, and repeat it as long as other requests overtake it. Raises the write's
-    errors, and a 504 when its time is over."""
+    """Run a write under the cluster's lock, and repeat the write while other requests overtake it. Raises the write's
+    errors, and a 504 at the request's time limit."""
     warned = len(ctx.warnings)
     for _ in range(MAX_ATTEMPTS):
         try:
@@ -58,13 +60,13 @@ def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
 
 
 def still(ctx: RequestContext, current: Version) -> None:
-    """Raise Overtaken if a version is no longer the present version of its object; to be called after each wait."""
+    """Raise Overtaken if `current` is no longer its object's stored version. Must be called after each wait."""
     if ctx.cluster.storage.get(ctx.type.storage, current.namespace, current.name) is not current:
         raise Overtaken
 
 
 def time_left(ctx: RequestContext) -> float:
-    """Seconds until the request must be answered; a deletion of a collection has no such limit."""
+    """Seconds until the request must be answered; infinite for a deletecollection request."""
     now = ctx.cluster.clock.monotonic()
     if ctx.deadline is None:
         wanted = nanoseconds_of(ctx.request.param("timeout") or "0") / 1e9
@@ -74,7 +76,7 @@ def time_left(ctx: RequestContext) -> float:
 
 
 def timed_out() -> errors.StatusError:
-    """The 504 of a request that exceeded its time limit."""
+    """The 504 for a request that exceeded its time limit."""
     return errors.StatusError(504, "Timeout", "Timeout: request did not complete within requested timeout - context "
                                               "deadline exceeded", details={})
 
@@ -85,7 +87,7 @@ MAX_CODE = 999
 
 
 class CallingFailed(Exception):
-    """A webhook could not be called, or gave no valid answer."""
+    """A webhook could not be called, or its answer is invalid."""
 
     def __init__(self, hook: Hook, why: str) -> None:
         super().__init__(f'failed calling webhook "{hook.name}": {why}')
@@ -93,7 +95,8 @@ class CallingFailed(Exception):
 
 def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Object | None, old: Object | None, *,
         mutating: bool) -> Verdict:
-    """The webhook's answer. Raises CallingFailed, and the 400 of a dry run that the webhook does not support."""
+    """Call the webhook and return its verdict. Raises CallingFailed, and a 400 if the webhook does not support dry run.
+    """
     hook = called.hook
     if asked.dry_run and not hook.may_run_dry:
         raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
@@ -117,19 +120,19 @@ def ask(ctx: RequestContext, called: Invocation, asked: Attributes, shown: Objec
 
 
 def accept(ctx: RequestContext, hook: Hook, verdict: Verdict) -> None:
-    """Add a verdict's warnings to the answer. Raises the StatusError of a denial."""
+    """Add a verdict's warnings to the response. Raises StatusError if the verdict is a denial."""
     ctx.warnings += verdict.warnings
     if not verdict.allowed:
         raise denied(hook, verdict.status or {})
 
 
 def denied(hook: Hook, status: Object) -> errors.StatusError:
-    """The refusal with a webhook's Status."""
+    """The error for a denial, with the webhook's Status."""
     by, code = f'admission webhook "{hook.name}" denied the request', status.get("code") or 0
     reason = status.get("reason") or ""
     why = status.get("message") or reason
     if not 400 <= code <= MAX_CODE:
-        code = 400 if code < 400 else 500  # HTTP has no such code: the real server ends the connection
+        code = 400 if code < 400 else 500  # not a valid HTTP code: the real server would close the connection
     error = errors.StatusError(code, reason, f"{by}: {why}" if why else f"{by} without explanation",
                                details=status.get("details"), metadata=status.get("metadata"))
     seconds = (status.get("details") or {}).get("retryAfterSeconds")
@@ -139,8 +142,8 @@ def denied(hook: Hook, status: Object) -> errors.StatusError:
 
 
 def failed(ctx: RequestContext, hook: Hook, error: CallingFailed) -> errors.StatusError | None:
-    """The effect of a failed call: the refusal, or None if it is ignored."""
+    """The error with which a failed call refuses the request, or None if the failure is ignored."""
     if hook.fails_closed:
         return errors.internal(str(error))
-    log.warning("%s %s: %s: ignored, as its failurePolicy says", ctx.request.method, ctx.request.path, error)
+    log.warning("%s %s: %s; ignored, because failurePolicy is Ignore", ctx.request.method, ctx.request.path, error)
     return timed_out() if time_left(ctx) <= 0 else None

@@ -1,7 +1,7 @@
-"""The webhooks of one write: `admit` before the object is prepared and validated, `approve` before it is stored.
+"""The webhooks of one write: `admit` runs before the object is prepared and validated, `approve` before it is stored.
 
-Without configured webhooks both cost a look at two dicts. Callers hold the cluster's lock; it is released during a
-webhook call, so what was read before may be outdated afterwards (see `calls.attempt`).
+Without configured webhooks both cost only two dict look-ups. Callers hold the cluster's lock, which is released during
+a webhook call. So objects read before the call may be outdated afterwards (see `calls.attempt`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def admit_deletion(ctx: RequestContext, old: Object) -> None:
     hooks = ctx.hooks
     if not hooks:
         return
-    # For the deletion of a collection the real server names no object.
+    # For a deletecollection request the real server's review has no object name.
     asked = attributes(ctx, DELETE, None, old, name=ctx.info.name)
     if not is_exempt(asked):
         with _refusing():
@@ -67,8 +67,10 @@ def admit_deletion(ctx: RequestContext, old: Object) -> None:
 
 
 def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) -> Object:
-    """An object that is a request itself (a review, a Binding, the options of an exec) after webhooks, which may refuse
-    it. Raises StatusError. The lock need not be held."""
+    """Apply webhooks to an object that is itself a request (a review, a Binding, the options of an exec).
+
+    Returns the object after mutation. Raises StatusError. The lock need not be held.
+    """
     if not ctx.hooks:
         return obj
     with ctx.cluster.locked():
@@ -79,7 +81,7 @@ def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) ->
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Mark a refusal inside the block as one that may not repeat."""
+    """Mark a refusal inside the block as an error that may not repeat."""
     try:
         yield
     except StatusError as error:
@@ -99,7 +101,7 @@ def shown(ctx: RequestContext, obj: Object) -> Object:
 
 
 def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | None) -> Object:
-    """A new state after mutating webhooks. (As in the real server, managedFields do not record their changes.)"""
+    """The new object after mutating webhooks. (As in the real server, managedFields do not record their changes.)"""
     new["kind"], new["apiVersion"] = ctx.type.kind, ctx.type.api_version
     if old is None:  # webhooks do not see fields that a client cannot set
         for key in ("uid", "creationTimestamp"):
@@ -113,7 +115,7 @@ def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | Non
 
 def approved(ctx: RequestContext, operation: str, new: Object, old: Object | None,
              causes: Callable[[], list[errors.Cause]]) -> None:
-    """Call the validating webhooks, then check the causes again, since other requests may have interfered."""
+    """Call the validating webhooks. If anything was stored during the calls, validate again with `causes`."""
     before = ctx.cluster.storage.rv
     approve(ctx, operation, new, old)
     if ctx.cluster.storage.rv != before and (found := causes()):

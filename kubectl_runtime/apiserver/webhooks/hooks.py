@@ -1,11 +1,11 @@
-"""The configured webhooks in the order of their calls, and the port through which the core calls them.
+"""The configured webhooks in the order of their calls, and the interface through which the core calls them.
 
-The order is that of the configurations' names, then of each configuration's list. The webhooks are read from the stored
-configurations, and again after one of them changes, under the cluster's lock.
+Webhooks are ordered by the name of their configuration and their position in it. They are read from the stored
+configurations, and read again after a configuration changes, under the cluster's lock.
 
-The transport implements `WebhookCaller`; the core decides what an answer means. A call blocks, so no lock is held.
-`send` sends a review and reads the answer with the messages of client-go; it raises `PostError` with the text that
-follows ``failed to call webhook: `` in the real server's refusals.
+The transport implements `WebhookCaller`, and the core interprets the answer. A call blocks, so no lock is held.
+`send` sends a review and reads the answer. Its error messages are client-go's: `PostError` has the text that follows
+``failed to call webhook: `` in the real server's refusals.
 """
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kubectl_runtime.apiserver.wire import Object
 
 HTTPS = 443
 DEADLINE = "context deadline exceeded"  # Go's text for a call that took too long
-REVIEW_VERSIONS = ("v1", "v1beta1")  # the versions that the server can send
+REVIEW_VERSIONS = ("v1", "v1beta1")  # the review versions that the server can send
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Target:
     """``https://host[:port]/path``; for a Service ``https://name.namespace.svc:port/path``."""
     service: str = ""
     ca: bytes = b""
-    """The CA bundle that its certificate is checked against; empty for the system's."""
+    """The CA bundle that verifies the webhook's certificate; empty for the system's CAs."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """An HTTP answer of any content."""
+    """An HTTP response with any content."""
 
     status: int
     content_type: str
@@ -53,14 +53,14 @@ class WebhookAnswer:
 
 
 class CallFailed(Exception):
-    """There was no answer. The text is that of Go's HTTP client after ``Post "URL": ``."""
+    """A call got no answer. The text is what Go's HTTP client prints after ``Post "URL": ``."""
 
 
 class WebhookCaller(Protocol):
     """Sends requests to webhooks. Safe to use from any thread."""
 
     def is_remote(self, url: str) -> bool:
-        """Whether a call waits for another process, so that several calls may run in parallel."""
+        """Whether a call to `url` leaves this process, so that several calls may run in parallel."""
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
         """POST a review to `url`, the target's URL with a query, as JSON. Blocks for at most `timeout` seconds, or
@@ -75,7 +75,7 @@ class NoCaller:
 
     def post(self, target: Target, url: str, body: bytes, timeout: float) -> WebhookAnswer:
         """Raise CallFailed."""
-        raise CallFailed("this server core was made without a way to webhooks: it is ApiServer that has one")
+        raise CallFailed("this server core cannot call webhooks: use ApiServer, which can")
 
 
 def target_of(config: Object) -> Target:
@@ -83,7 +83,7 @@ def target_of(config: Object) -> Target:
     try:
         ca = base64.b64decode(config.get("caBundle") or "").strip()
     except binascii.Error:
-        ca = b"?"  # not a certificate either
+        ca = b"?"  # invalid, so that the certificate check fails
     service = config.get("service")
     if service is None:
         parts = urlsplit(config.get("url") or "")
@@ -93,7 +93,7 @@ def target_of(config: Object) -> Target:
     return Target(url, f"{namespace}/{name}", ca)
 
 
-MAX_TEXT = 2048  # bytes of an invalid answer that a message shows
+MAX_TEXT = 2048  # bytes of an invalid answer that a message quotes
 
 _MESSAGES = {
     400: "the server rejected our request for an unknown reason",
@@ -109,13 +109,14 @@ _MESSAGES = {
 
 
 class PostError(Exception):
-    """There is no readable review in the answer."""
+    """A call failed, or its answer contains no readable review."""
 
 
 def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, *, timeout: float) -> Object:
-    """Send a review and return the answer's content, in the shape of a type (``admission.v1.AdmissionReview``). A
-    missing apiVersion or kind is "". Blocks for at most `timeout` seconds, which the URL passes to the webhook. Raises
-    PostError.
+    """Send a review and return the answer's content, decoded as `type_name` (``admission.v1.AdmissionReview``).
+
+    A missing apiVersion or kind becomes "". Blocks for at most `timeout` seconds; the webhook reads the timeout from
+    the URL. Raises PostError.
     """
     url = f"{target.url}?timeout={math.ceil(timeout)}s" if timeout > 0 else target.url
     try:
@@ -132,7 +133,7 @@ def send(caller: WebhookCaller, target: Target, review: Object, type_name: str, 
 
 
 def _failure(answer: WebhookAnswer) -> str:
-    """The message for an answer that is not a success: its Status, or the meaning of its code."""
+    """The message for an unsuccessful answer, from its Status or its HTTP code."""
     try:
         content = msgspec.json.decode(answer.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -201,13 +202,13 @@ class Hook:
     """(name, expression)"""
     may_run_dry: bool
     timeout: float
-    """Seconds."""
+    """In seconds."""
     review_versions: tuple[str, ...]
     reinvoked: bool
 
 
 class Hooks:
-    """The webhooks and policies of one storage, and the caller of webhooks."""
+    """The webhooks and policies in one storage, and the `WebhookCaller`."""
 
     def __init__(self, storage: Storage, caller: WebhookCaller) -> None:
         self._storage = storage
@@ -224,7 +225,8 @@ class Hooks:
         return self._of(VALIDATING)
 
     def __bool__(self) -> bool:
-        """Whether there is any configuration. Every write checks this, so the check is cheap."""
+        """Whether any webhook configuration or policy binding exists. Every write checks this, so the check is cheap.
+        """
         get = self._storage.buckets.get
         mutating, validating = get(MUTATING), get(VALIDATING)
         return ((mutating is not None and bool(mutating.objects))
@@ -243,7 +245,7 @@ class Hooks:
 
 
 def hook_of(entry: Object) -> Hook:
-    """A webhook from its entry in a configuration."""
+    """The webhook that an entry of a configuration describes."""
     return Hook(
         name=entry["name"], target=target_of(entry.get("clientConfig") or {}), rules=tuple(entry.get("rules") or ()),
         fails_closed=entry.get("failurePolicy") != "Ignore",

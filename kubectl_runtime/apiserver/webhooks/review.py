@@ -1,12 +1,12 @@
-"""The AdmissionReview that a webhook gets, and the parts of its answer that count; `v1` and `v1beta1`.
+"""The AdmissionReview that is sent to a webhook, and the verdict in its answer; for `v1` and `v1beta1`.
 
 `invocation` decides by selectors, rules, equivalent resources and conditions whether a webhook is called for an
-operation, and with which version of the object; it returns None if it is not called, and raises the refusal of a
-missing namespace and of a condition that cannot be evaluated. Callers hold the cluster's lock, which is released while
-a conversion webhook converts.
+operation, and with which version of the object. It returns None if the webhook is not called. It raises a refusal if
+the namespace is missing or a condition cannot be evaluated. Callers hold the cluster's lock, which is released during
+calls of a conversion webhook.
 
-`verified` raises `InvalidAnswer` with the text that follows ``received invalid webhook response: ``. As in the real
-server, version and uid of a v1beta1 answer are not checked.
+`verified` raises `InvalidAnswer` with the text that follows ``received invalid webhook response: `` in refusals. As in
+the real server, version and uid of a v1beta1 answer are not checked.
 """
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class Kind(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """``v1`` or ``apps/v1``."""
+        """The apiVersion, for example ``v1`` or ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 @dataclass(slots=True)
 class Attributes:
-    """One operation as admission sees it: on an object, on a subresource of its own kind, or exec and the like.
+    """One operation as admission sees it: on an object, on a subresource with its own kind, or a CONNECT such as exec.
 
-    `object` is None for DELETE and the options (PodExecOptions, …) for CONNECT; `old` is set for UPDATE and DELETE.
-    Objects have kind and apiVersion; `old` is read-only.
+    For DELETE `object` is None, and for CONNECT it has the options (PodExecOptions, …). `old` is set for UPDATE and
+    DELETE, and must not be changed. The objects have kind and apiVersion.
     """
 
     operation: str
@@ -67,13 +67,13 @@ class Attributes:
 
     @property
     def is_own_kind(self) -> bool:
-        """Whether the objects are of the resource's kind, and not of its subresource's (Scale, Binding)."""
+        """Whether the objects have the resource's kind instead of a subresource's own kind (Scale, Binding)."""
         return self.kind == (self.resource.group, self.resource.version, self.resource.kind)
 
 
 def attributes(ctx: RequestContext, operation: str, new: Object | None, old: Object | None, *,
                name: str | None = None) -> Attributes:
-    """The attributes of a request's operation on an object, or on the object of its subresource."""
+    """The attributes of a request's operation on an object or on a subresource's object."""
     shown = new or old or {}
     resource, group_version = ctx.type, (shown.get("apiVersion") or ctx.type.api_version)
     group, _, version = group_version.rpartition("/")
@@ -81,7 +81,7 @@ def attributes(ctx: RequestContext, operation: str, new: Object | None, old: Obj
         name = ctx.info.name or (shown.get("metadata") or {}).get("name") or ""
     namespace = ctx.namespace
     if (resource.group, resource.plural) == ("", "namespaces"):
-        namespace = name  # a Namespace counts as inside itself
+        namespace = name  # a Namespace counts as an object in itself
     kind = Kind(group, version, shown.get("kind") or ctx.type.kind)
     return Attributes(operation, resource, ctx.info.subresource, kind, namespace, name, new, old,
                       _options(ctx, operation), _is_dry_run(ctx, operation))
@@ -94,7 +94,7 @@ def _is_dry_run(ctx: RequestContext, operation: str) -> bool:
 
 
 def _options(ctx: RequestContext, operation: str) -> Object | None:
-    """The options that the request contained."""
+    """The CreateOptions, UpdateOptions or DeleteOptions of the request; None for CONNECT."""
     if operation == CONNECT:
         return None
     kind = f"{operation.capitalize()}Options"
@@ -114,12 +114,12 @@ _API_VERSION = admission.API_VERSION
 
 
 class InvalidAnswer(Exception):
-    """An invalid answer of a webhook."""
+    """A webhook's answer is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A webhook's answer. (Its audit annotations are dropped: there is no audit log.)"""
+    """A webhook's answer. (Audit annotations are dropped, because there is no audit log.)"""
 
     allowed: bool
     status: Object | None
@@ -129,7 +129,8 @@ class Verdict:
 
 
 def request_of(ctx: RequestContext, kind: Kind, resource: ServedResource, asked: Attributes) -> Object:
-    """The review's request without uid and objects, in the real server's order; conditions see it too."""
+    """The review's request without uid and objects, with fields in the real server's order. Conditions see it as
+    `request`."""
     user, own = ctx.user_info, asked.resource
     request: Object = {
         "kind": kind._asdict(), "resource": _resource(resource), "subResource": asked.subresource,
@@ -147,7 +148,7 @@ def _resource(resource: ServedResource) -> Object:
 
 
 def review_of(uid: str, request: Object, shown: Object | None, old: Object | None, version: str) -> Object:
-    """The review to send."""
+    """The AdmissionReview to send."""
     before = {key: value for key, value in request.items() if key not in ("dryRun", "options")}
     return {"kind": admission.KIND, "apiVersion": f"{admission.GROUP}/{version}",
             "request": {"uid": uid, **before, "object": shown, "oldObject": old, "dryRun": request["dryRun"],
@@ -155,7 +156,7 @@ def review_of(uid: str, request: Object, shown: Object | None, old: Object | Non
 
 
 def verified(uid: str, content: Object, version: str, *, mutating: bool) -> Verdict:
-    """The verdict of an answer. Raises InvalidAnswer."""
+    """The verdict in an answer. Raises InvalidAnswer."""
     response = content.get("response")
     if response is None:
         raise InvalidAnswer("webhook response was absent")
@@ -188,21 +189,21 @@ def _check_patch(patch: bytes, patch_type: str | None, *, mutating: bool) -> Non
 
 
 def as_version(obj: Object | None, asked: Attributes, target: ServedResource) -> Object | None:
-    """The object in the target's version; the same object if that is its own version."""
+    """The object in the target's version; the same object if it already has that version."""
     if obj is None or target is asked.resource or not asked.is_own_kind:
         return obj
     return between(obj, asked.resource, target)
 
 
 def back(obj: Object, asked: Attributes, source: ServedResource) -> Object:
-    """The reverse of `as_version`."""
+    """Convert an object from `source`'s version back to the request's version; the reverse of `as_version`."""
     if source is asked.resource or not asked.is_own_kind:
         return obj
     return between(obj, source, asked.resource)
 
 
 def between(obj: Object, source: ServedResource, target: ServedResource) -> Object:
-    """A copy of an object of one version in another version of its kind."""
+    """A copy of an object, converted from the source's version to the target's version."""
     copy = json_copy(obj)
     if isinstance(target.strategy, CustomStrategy):
         try:
@@ -224,7 +225,7 @@ _EXEMPT = {f"{scope}{what}" for scope in ("Validating", "Mutating")
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A webhook, with the resource and kind as which it sees the operation."""
+    """A webhook to call, with the resource and kind under which it sees the operation."""
 
     hook: Hook
     resource: ServedResource
@@ -232,7 +233,7 @@ class Invocation:
 
 
 def is_exempt(asked: Attributes) -> bool:
-    """Whether webhooks are skipped: for webhook configurations, which could not be repaired otherwise."""
+    """Whether webhooks are skipped: a broken webhook must not prevent the repair of its own configuration."""
     return asked.kind.group == "admissionregistration.k8s.io" and asked.kind.kind in _EXEMPT
 
 
@@ -253,8 +254,8 @@ class Match(Protocol):
 
 
 def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation | None:
-    """The form in which a webhook gets an operation; None if it is not called for it. The module docstring has the
-    errors."""
+    """The resource and kind under which a webhook sees an operation; None if the webhook is not called. See the module
+    docstring for errors."""
     target = matched(ctx, hook, asked)
     if target is None:
         return None
@@ -264,8 +265,8 @@ def invocation(ctx: RequestContext, hook: Hook, asked: Attributes) -> Invocation
 
 def matched(ctx: RequestContext, match: Match, asked: Attributes, *, rules: tuple[Object, ...] | None = None
             ) -> tuple[ServedResource, Kind] | None:
-    """The resource and kind under which `match` applies to the operation; None if it does not apply. `rules` replace
-    those of the match. Raises the 404 of a missing namespace."""
+    """The resource and kind under which `match` applies to the operation; None if it does not apply. `rules`, if given,
+    replace the rules in `match`. Raises a 404 if the namespace is missing."""
     missing: errors.StatusError | None = None
     try:
         if not _is_in_namespace(ctx, match.namespace_selector, asked):
@@ -331,8 +332,8 @@ def _names(text: str, plural: str, subresource: str) -> bool:
 
 
 def decision_of(ctx: RequestContext) -> Decide:
-    """Answers the checks of `authorizer` in expressions, by the permissions of the request's user, or of the
-    ServiceAccount that the check names."""
+    """Returns a function that answers `authorizer` checks in expressions. It decides by the permissions of the
+    request's user, or of the ServiceAccount that the check names."""
     def decide(asked: Mapping[str, str]) -> tuple[bool, str, str]:
         user = as_user(f"system:serviceaccount:{asked['account']}") if "account" in asked else ctx.user_info
         parts = {key: value for key, value in asked.items() if key in _CHECKED}
@@ -345,8 +346,8 @@ _CHECKED = ("verb", "group", "resource", "subresource", "namespace", "name", "pa
 
 
 def _holds(ctx: RequestContext, found: Invocation, asked: Attributes) -> bool:
-    """Whether all conditions are true. A false condition decides; otherwise a condition that cannot be evaluated
-    decides, by the failure policy."""
+    """Whether all conditions are true. Without a false condition, one that cannot be evaluated takes effect by the
+    failurePolicy: Ignore skips the webhook, Fail refuses the request."""
     shown, old = (as_version(obj, asked, found.resource) for obj in (asked.object, asked.old))
     request = request_of(ctx, found.kind, found.resource, asked)
     failures = []
