@@ -1,7 +1,9 @@
-"""The stand-in for scheduler and kubelets: Pods live by rules, and answer as a test says. No container ever runs.
+"""The stand-in for scheduler and kubelets: Pods run and answer as a test specifies. No container ever runs.
 
-A test uses ``kubelet`` (`Kubelet`: rules, logs, functions that answer exec and attach), ``rules`` (the times and ends
-of containers) and ``sessions`` (logs and their followers, exec, attach). The controller ``kubelet`` runs Pods:
-``pod_loop`` has the Pods that are due and the writes; ``pod_machine``, ``container_machine`` and ``nodes`` are pure
-functions for the next step of a Pod, the next step of a container, and the choice and status of a Node.
+A test uses ``kubelet`` (`Kubelet`: rules, logs, functions that answer exec and attach), ``rules`` (when containers
+start, become ready and end) and ``sessions`` (logs and their followers, exec, attach).
+
+The controller ``kubelet`` runs Pods. ``pod_loop`` tracks which Pods are due, and makes the writes. ``pod_machine``,
+``container_machine`` and ``nodes`` are pure functions: the next step of a Pod, the next step of a container, and the
+choice and status of a Node.
 """

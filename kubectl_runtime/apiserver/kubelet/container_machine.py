@@ -16,7 +16,7 @@ CrashLoopBackOff       10 s, doubled with each restart, 300 s at most  running, 
                        at once, when it would not end any more         running, restartCount + 1
 =====================  ==============================================  ================================================
 
-States, reasons, texts and backoffs are those of a kubelet 1.36 (MaxContainerBackOff, starting with 10 s). Probes and
+States, reasons, texts and backoffs are those of kubelet 1.36 (10 s at first, MaxContainerBackOff at most). Probes and
 lifecycle hooks are not run.
 """
 
@@ -33,34 +33,34 @@ from kubectl_runtime.core.meta.metav1 import format_time
 
 FIRST_BACKOFF, LAST_BACKOFF = 10.0, 300.0
 CALM = 600.0
-"""Seconds of a run after which the next restart counts as the first."""
+"""A run of this many seconds resets the backoff: the next restart counts as the first."""
 KILLED = 137
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container at one moment."""
+    """One container at one moment, with everything that `advance` needs."""
 
     spec: Object
     status: Object
     behaviour: Behaviour
     elapsed: float
-    """Seconds that it has been in its state."""
+    """Seconds since the container entered its state."""
     pulls: int
-    """How often the image pull failed so far."""
+    """Number of failed image pulls so far."""
     policy: str
-    """When it is restarted: Always, OnFailure or Never."""
+    """The container's restart policy: Always, OnFailure or Never."""
     pod: str
-    """The Pod's name in texts: ``web_default(UID)``."""
+    """The Pod as messages name it: ``web_default(UID)``."""
     now: datetime
     new_id: Callable[[], str]
-    """Returns the id of a container that starts now."""
+    """Returns an ID for a container that starts."""
 
 
 @dataclass(slots=True)
 class Step:
-    """The result of `advance`: another status, or None; the seconds after which to look again, or None for never;
-    Events as (type, reason, message)."""
+    """The result of `advance`: a changed status, or None; the seconds until the next call, or None if no call is
+    needed; Events as (type, reason, message)."""
 
     status: Object | None = None
     wait: float | None = None
@@ -103,12 +103,12 @@ def terminated(status: Object, code: int, now: datetime) -> Object:
 
 
 def restarts(policy: str, ended: Object) -> bool:
-    """Whether a container that ended in this way is restarted."""
+    """Whether a container with this restart policy restarts after this end (its ``terminated`` state)."""
     return policy == "Always" or (policy == "OnFailure" and ended.get("exitCode", 0) != 0)
 
 
 def backoff(failures: int) -> float:
-    """Seconds to wait after this many failures (1 for the first)."""
+    """Seconds to wait after the given number of failures (1 after the first)."""
     return float(min(LAST_BACKOFF, FIRST_BACKOFF * 2 ** min(max(0, failures - 1), 10)))
 
 
@@ -145,7 +145,7 @@ def _after_end(container: Container) -> Step:
 
 
 def _lasted(ended: Object) -> float:
-    """How many seconds a run took; 0 if the status, written by another client, does not say."""
+    """How many seconds a run took; 0 if another client wrote the status without the times."""
     start, end = ended.get("startedAt"), ended.get("finishedAt")
     if not start or not end:
         return 0.0
@@ -218,7 +218,7 @@ def image_name(image: str) -> str:
 
 
 def image_id(name: str) -> str:
-    """The digest of an image, computed from its name, since there is no content."""
+    """A digest for an image, computed from the image's name because no content exists."""
     repository = name.partition("@")[0]
     last = repository.rpartition("/")[2]
     if ":" in last:

@@ -1,12 +1,12 @@
 """`Kubelet`: how the server's Pods run, and how they answer requests for logs, exec, attach and port-forward.
 
-    server.kubelet.rules.on("app=web").crash()               what Pods do, if the controller "kubelet" runs them
+    server.kubelet.rules.on("app=web").crash()               what Pods do (needs the controller "kubelet")
 
     log = server.kubelet.logs("web", "starting\\n")            the log of every container of the Pod default/web
     log.write("ready\\n")                                      followers see it at once
-    log.end()                                                  the container has ended, and so does following
+    log.end()                                                  the container has ended: followers of the log end
 
-    def shell(call: ExecCall) -> int:                          runs in the thread of the connection
+    def shell(call: ExecCall) -> int:                          runs in the connection's thread
         call.stdout.write(b"you said " + b"".join(call.stdin))
         return 0
     server.kubelet.exec("web", shell)
@@ -14,10 +14,10 @@
     server.kubelet.portforward("db-*", 5432, to=local_port)    connections to the Pod's port go to 127.0.0.1
 
 The most specific setting wins: a container before all containers (`container=None`), a Pod before a pattern
-(`"web-*"`), a namespace before all namespaces. The Pod has to exist, as for a real server; it need not have a node.
+(`"web-*"`), a namespace before all namespaces. The Pod must exist, as on a real server, but need not have a node.
 
-If Pods run, each also has a log: empty, or the text of a rule (`PodRule.log`). It ends with its container; a log that a
-test made stays as the test left it.
+If the controller "kubelet" runs Pods, each Pod also has a log, which is empty or contains a rule's text
+(`PodRule.log`). This log ends when its container ends. A log that a test made with `logs` is not changed.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from kubectl_runtime.core.base.threads import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str, str, str | None]
-_MOST_GIVEN = 10  # names in the text of an error
+_MOST_GIVEN = 10  # settings that an error message names at most
 
 
 class Kubelet:
-    """Runs the server's Pods by `rules` and answers for them. Safe to use from any thread."""
+    """How a server's Pods run (`rules`) and answer logs, exec, attach and port-forward. Safe to use from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -45,17 +45,18 @@ class Kubelet:
         self._logs: dict[_Key, ContainerLog] = {}
         self._handlers: dict[_Key, ExecHandler] = {}
         self._forwards: dict[_Key, ForwardHandler] = {}
-        self._own: set[_Key] = set()  # logs of running containers, not made by a test
+        self._own: set[_Key] = set()  # keys of logs that the server made for running containers, not a test
         self.rules = PodRules()
-        """The rules by which Pods run; see `PodRules`."""
+        """The rules by which Pods run (see `PodRules`)."""
         self.left_alone: frozenset[str] = frozenset()
-        """The uids of Pods that stay as they are until they are deleted. Set it before they exist."""
+        """UIDs of Pods that the controller does not change until they are deleted. Must be set before the Pods exist.
+        """
 
     def logs(self, pod: str, content: bytes | str = b"", *, namespace: str = "*", container: str | None = None,
              previous: bool = False) -> ContainerLog:
-        """The log of a container, to write to: the first call makes it, later calls return the same log.
+        """A container's log, which a test can write to. The first call makes the log; later calls return the same log.
 
-        `content` is written to it. With `previous` it is the log of the container's last instance.
+        `content` is appended to the log. With `previous`, the log is that of the container's previous instance.
         """
         key = ("previous" if previous else "log", namespace, pod, container)
         with self._lock:
@@ -68,29 +69,29 @@ class Kubelet:
              container: str | None = None) -> None:
         """Let `handler` answer every exec in the container, in place of an earlier handler.
 
-        It is called in the thread of the connection and returns the exit code. An exception of the function is logged,
-        and the client gets the answer for a command that could not be run.
+        `handler` is called in the connection's thread and returns the exit code. If it raises, the exception is logged,
+        and the client gets the error of a command that could not be run.
         """
         self._set(("exec", namespace, pod, container), handler)
 
     def attach(self, pod: str, handler: ExecHandler, *, namespace: str = "*",
                container: str | None = None) -> None:
-        """Let `handler` answer every attach, as `exec` does; the call's command is empty."""
+        """Let `handler` answer every attach in the container, like `exec`. The call's command is empty."""
         self._set(("attach", namespace, pod, container), handler)
 
     def portforward(self, pod: str, port: int, handler: ForwardHandler | None = None, *, to: int | None = None,
                     namespace: str = "*") -> None:
-        """Let `handler` answer every connection to a port of the Pod, or forward them to the port `to` of 127.0.0.1.
+        """Let `handler` answer every connection to a Pod's port, or forward every connection to port `to` of 127.0.0.1.
 
-        The function gets a `ForwardedConnection` and is called in a thread of its own; when it returns, the connection
-        ends. An exception of the function is logged, and the client gets it as the failure of the port. Raises
-        ValueError unless exactly one of `handler` and `to` is given, and for a number that is not a port.
+        `handler` gets a `ForwardedConnection` and is called in a thread of its own. When it returns, the connection
+        ends. If it raises, the exception is logged and sent to the client as the port's error. Raises ValueError unless
+        exactly one of `handler` and `to` is given, and for an invalid port number.
         """
         if (handler is None) == (to is None):
-            raise ValueError("portforward wants either a function or the local port to which connections go")
+            raise ValueError("portforward() needs either handler= or to= (the local port to forward to)")
         for number in (port, *((to,) if to is not None else ())):
             if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 65535:
-                raise ValueError(f"a port is a number from 1 to 65535, not {number!r}")
+                raise ValueError(f"a port must be a number from 1 to 65535, not {number!r}")
         found = handler if handler is not None else to_local_port(to or 0)
         with self._lock:
             self._forwards["portforward", namespace, pod, str(port)] = found
@@ -102,15 +103,15 @@ class Kubelet:
     # Called by the server.
 
     def find_log(self, namespace: str, pod: str, container: str, *, previous: bool) -> ContainerLog | None:
-        """The log that was set for the container; None if there is none."""
+        """The container's log, or None if it has none."""
         return self._find(self._logs, "previous" if previous else "log", namespace, pod, container)
 
     def open_log(self, namespace: str, pod: str) -> ContainerLog:
-        """The log of a running Pod for which no log was set: an empty one."""
+        """The log of a running Pod whose containers have no log: creates an empty log."""
         return self._own_log(("log", namespace, pod, None))
 
     def begin_log(self, namespace: str, pod: str, container: str, content: bytes) -> None:
-        """A container starts and writes this; the log of its last run becomes the previous log."""
+        """Begin a log with `content`, because a container has started. The last run's log becomes the previous log."""
         key, before = ("log", namespace, pod, container), ("previous", namespace, pod, container)
         with self._lock:
             if key in self._own:
@@ -120,15 +121,15 @@ class Kubelet:
             self._own_log(key).write(content)
 
     def end_log(self, namespace: str, pod: str, container: str) -> None:
-        """A container has ended."""
+        """End the log of a container that has ended."""
         self._end(("log", namespace, pod, container))
 
     def end_pod(self, namespace: str, pod: str) -> None:
-        """All containers have ended for good."""
+        """End the Pod's own log, because all its containers have ended for good."""
         self._end(("log", namespace, pod, None))
 
     def forget_pod(self, namespace: str, pod: str) -> None:
-        """The Pod is gone: another Pod with its name gets logs of its own."""
+        """Drop the logs of a Pod that is gone, so that another Pod with its name gets new logs."""
         with self._lock:
             gone = {key for key in self._own if key[1:3] == (namespace, pod)}
             self._own -= gone
@@ -158,7 +159,7 @@ class Kubelet:
         return self._find(self._forwards, "portforward", namespace, pod, str(port))
 
     def given(self, what: str) -> str:
-        """The setting of `log`, `exec`, `attach` or `portforward`, in words for an error; "" if it is not set."""
+        """Where a test set `log`, `exec`, `attach` or `portforward`, as text for an error; "" if nowhere."""
         with self._lock:
             keys = [key for known in (self._logs, self._handlers, self._forwards) for key in known
                     if key[0] == what and key not in self._own]

@@ -1,8 +1,9 @@
-"""The node of a Pod, and the status of a Node without a machine. Pure functions.
+"""Which node a Pod gets, and the status of a Node that has no machine. Pure functions.
 
-The scheduler's filters choose the node: whether it is schedulable, its taints, the Pod's node selector and required
-node affinity. Resource amounts, ports, other Pods and volumes do not count. The node with the fewest Pods is chosen.
-Conditions, amounts and machine data of a Node are those of KWOK (its stage node-initialize), except for the names.
+Of the scheduler's filters these apply: whether the node is schedulable, its taints, and the Pod's node selector and
+required node affinity. Resource amounts, ports, other Pods and volumes are ignored. Of the nodes that fit, the one with
+the fewest Pods is chosen. A Node's conditions, amounts and machine data are KWOK's (its stage node-initialize), except
+for names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def choose_node(pod: Object, nodes: Iterable[Object], pods: Mapping[str, int]) -> tuple[str, str]:
-    """The name of the node for a Pod and ``""``, or ``""`` and why there is none. `pods` are counts by node."""
+    """(name of the Pod's node, ``""``), or (``""``, why no node fits). `pods` maps nodes to their number of Pods."""
     fits, refusals = [], Counter[str]()
     for node in nodes:
         if why := _refusal(pod["spec"], node):
@@ -45,7 +46,7 @@ def _refusal(spec: Object, node: Object) -> str:
 
 
 def untolerated(node: Object, tolerations: Iterable[Object]) -> list[Object]:
-    """The taints of a node that keep away a Pod with these tolerations."""
+    """The node's taints that are not tolerated and that keep a Pod off the node."""
     return [taint for taint in (node.get("spec") or {}).get("taints") or ()
             if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations)]
 
@@ -63,7 +64,7 @@ def _tolerated(taint: Object, tolerations: Iterable[Object]) -> bool:
 
 
 def selects(spec: Object, node: Object) -> bool:
-    """Whether a Pod's node selector and required affinity select a node."""
+    """Whether a Pod's node selector and required node affinity select a node."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False
@@ -76,7 +77,7 @@ def selects(spec: Object, node: Object) -> bool:
 
 
 def _term(term: Object, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
-    """Whether all requirements of a term hold; a term without requirements selects nothing."""
+    """Whether all requirements of a node selector term hold. A term without requirements selects nothing."""
     asked = [(entry, labels) for entry in term.get("matchExpressions") or ()]
     asked += [(entry, fields) for entry in term.get("matchFields") or ()]
     return bool(asked) and all(_holds(entry, held) for entry, held in asked)
@@ -116,12 +117,12 @@ def node_labels(name: str) -> dict[str, str]:
 
 
 def is_reported(node: Object) -> bool:
-    """Whether a client has already reported whether the Node is ready."""
+    """Whether some client has already reported the Node's condition Ready."""
     return any(entry.get("type") == "Ready" for entry in (node.get("status") or {}).get("conditions") or ())
 
 
 def reported(node: Object, address: str, now: str) -> Object:
-    """The status of a Node that has none; existing parts stay."""
+    """The full status for a Node that is not reported yet. Existing parts of its status stay."""
     before, name = node.get("status") or {}, node["metadata"]["name"]
     known = {entry["type"] for entry in before.get("conditions") or ()}
     machine = hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,11 +1,11 @@
-"""`KubeletLoop`: the scheduler and all kubelets of the cluster in one controller, named ``kubelet``; no container runs.
+"""`KubeletLoop`: the scheduler and all kubelets of the cluster in one controller, named ``kubelet``. No container runs.
 
-It gives each Pod a node, leads it through its life by the rules of a test (`pod_machine`), and reports the status of
-every Node that no other client reports; a cluster without Nodes gets one at the start. There are no heartbeats: a Node
-keeps its status, also if another client makes it NotReady. Pods on a Node that does not exist are left alone, except
-for their deletion; so are Pods of other schedulers until they are bound.
+The loop binds each Pod to a node and updates its status by a test's rules (`pod_machine`). It reports the status of
+every Node that no other client reports, and creates a Node at the start if there is none. There are no heartbeats: a
+Node keeps its status, even if another client makes it NotReady. Pods on a Node that does not exist are only deleted,
+otherwise left alone. Pods of other schedulers are left alone until they are bound.
 
-All writes go through the cluster's loopback, so that every rule of the server holds for them.
+All writes go through the cluster's loopback, so all rules of the server apply to them.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KUBELET, SCHEDULER, DEFAULT_SCHEDULER = "kubelet", "kube-scheduler", "default-sc
 
 
 def report_node(cluster: Cluster, version: Version, address: str) -> bool:
-    """Report a Node that no client has reported yet. Returns whether the Node was given the address."""
+    """Report the status of a Node that no client has reported yet. Returns whether the Node got `address`."""
     node = version.decode()
     if is_reported(node):
         return False
@@ -66,8 +66,10 @@ def report_node(cluster: Cluster, version: Version, address: str) -> bool:
 
 def schedule(cluster: Cluster, version: Version, plan: Plan, pods_by_node: Mapping[str, int], *,
              binds_claims: bool = False) -> bool:
-    """Give a Pod a node if it needs one and there is one. Returns False if the Pod waits for a node. With
-    `binds_claims` it also waits for its claims, since a controller binds them."""
+    """Bind a Pod to a node, if the Pod needs one and a node fits. Returns False if the Pod has to wait for a node.
+
+    With `binds_claims` the Pod also waits until a controller has bound its claims.
+    """
     pod = version.decode()
     spec = pod["spec"]
     if spec.get("schedulerName") != DEFAULT_SCHEDULER or spec.get("schedulingGates") or version.deleting:
@@ -106,14 +108,14 @@ def _tell_unschedulable(cluster: Cluster, version: Version, pod: Object, why: st
 
 
 def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubelet: Kubelet) -> None:
-    """Carry out a Pod's move: its status, its logs, Events, and its removal."""
+    """Carry out a Pod's move: write the status, logs and Events, and remove the Pod."""
     pods, namespace, name = served_type(cluster, PODS), version.namespace, version.name
     if pods is None:
         return
     if move.status is not None:
         change = {"status": move.status}
         if not patch(cluster, pods, version, change, agent=KUBELET, subresource="status"):
-            log.warning("the status of Pod %s was refused: it stays as it is until it changes", version.key)
+            log.warning("the new status of Pod %s was refused; it is tried again when the Pod changes", version.key)
             return
     for container in move.ended:
         kubelet.end_log(namespace, name, container)
@@ -128,7 +130,7 @@ def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubele
             "gracePeriodSeconds": 0, "preconditions": {"uid": version.uid}}, agent=KUBELET)
 
 
-PER_STEP = 20  # Pods; other requests are served between two steps
+PER_STEP = 20  # Pods per step; other requests are served between two steps
 POD_NETWORK, HOST_NETWORK = int(IPv4Address("10.244.0.1")), int(IPv4Address("172.18.0.1"))
 NETWORK_SIZE = (1 << 16) - 3
 
@@ -139,15 +141,15 @@ class KubeletLoop:
     name = "kubelet"
 
     def __init__(self, kubelet: Kubelet, *, binds_claims: bool = False) -> None:
-        """`kubelet` has the rules and logs of a test. With `binds_claims` Pods wait for their claims."""
+        """`kubelet` has a test's rules and logs. With `binds_claims` Pods wait until their claims are bound."""
         self._kubelet = kubelet
         self._binds_claims = binds_claims
         self._rules_seen = -1
-        self._pods: dict[str, None] = {}  # keys to look at, in order
+        self._pods: dict[str, None] = {}  # keys of Pods to look at, in order
         self._nodes: dict[str, None] = {}
-        self._homeless: dict[str, None] = {}  # Pods without a node
+        self._homeless: dict[str, None] = {}  # keys of Pods that wait for a node
         self._timers: list[tuple[float, str]] = []  # (when, Pod), a heap
-        self._first: dict[str, float] = {}  # the first timer of each Pod; a later one is not added
+        self._first: dict[str, float] = {}  # the earliest timer of each Pod; later timers are not added
         self._next: float | None = None
         self._memories: dict[str, PodMemory] = {}  # by uid
         self._counts: Counter[str] = Counter()  # Pods by node
@@ -155,7 +157,7 @@ class KubeletLoop:
         self._observing = False
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every Pod and Node, and observe changes; the first Node exists and is ready when this returns."""
+        """Look at every Pod and Node, and observe changes. On return the first Node exists and is ready."""
         pods, nodes = cluster.storage.bucket(PODS), cluster.storage.bucket(NODES)
         self._pods, self._nodes = dict.fromkeys(pods.keys), dict.fromkeys(nodes.keys)
         self._homeless.clear()
@@ -203,11 +205,11 @@ class KubeletLoop:
         self._reckon()
 
     def due(self) -> float | None:
-        """At once if there is something to look at, else when the first Pod's timer ends."""
+        """Due at once if there is something to look at, else when the earliest Pod timer ends."""
         return 0.0 if self._rules_seen != self._kubelet.rules.version else self._next
 
     def step(self, cluster: Cluster) -> None:
-        """Look at some Pods. A test's functions are called without the lock."""
+        """Look at some Pods. A test's functions are called without the cluster's lock."""
         with cluster.locked():
             self._look_at_nodes(cluster)
             versions = self._take(cluster)
@@ -219,13 +221,13 @@ class KubeletLoop:
                     try:
                         self._look_at(cluster, current, plan)
                     except Exception:  # one Pod must not stop the others
-                        log.exception("Pod %s cannot be run as it is: it stays so until it changes", current.key)
+                        log.exception("Pod %s could not be run; it is tried again when it changes", current.key)
                 elif current is not None:
                     self._pods[current.key] = None
             self._reckon()
 
     def _reckon(self) -> None:
-        """Note when the next work is due: `due` is called without the lock."""
+        """Store when the next work is due, because `due` is called without the lock."""
         self._next = 0.0 if self._pods or self._nodes else self._timers[0][0] if self._timers else None
 
     def _take(self, cluster: Cluster) -> list[Version]:
@@ -248,7 +250,7 @@ class KubeletLoop:
         return found
 
     def _look_at_nodes(self, cluster: Cluster) -> None:
-        """Report new Nodes; Pods that wait for a node, and Pods on a changed Node, are looked at again."""
+        """Report new Nodes. Queue the Pods that wait for a node, and the Pods on a changed Node."""
         nodes = cluster.storage.bucket(NODES)
         while self._nodes:
             changed, self._nodes = self._nodes, {}
@@ -291,7 +293,7 @@ class KubeletLoop:
         return str(IPv4Address(HOST_NETWORK + 1 + self._host_number % NETWORK_SIZE))
 
     def _pod_address(self) -> str:
-        """The next address. An address is reused after about 65,000 Pods."""
+        """The next Pod address. An address is reused after about 65,000 Pods."""
         self._pod_number += 1
         return str(IPv4Address(POD_NETWORK + self._pod_number % NETWORK_SIZE))
 
@@ -301,7 +303,7 @@ def _node_of(version: Version) -> str:
 
 
 def _number(address: str, network: int) -> int:
-    """The number of an address; 0 for an address of another network."""
+    """The number of an address within a network; 0 for an address outside the network."""
     try:
         number = int(IPv4Address(address)) - network
     except ValueError:

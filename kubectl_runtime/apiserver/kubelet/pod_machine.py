@@ -5,17 +5,18 @@ the Pod                             the step
 ==================================  ===================================================================================
 has no startTime                    admit it: Pending, addresses of the host, all containers waiting
 is running its containers           init containers one after the other, then all others (see container_machine.py);
-                                    phase and conditions follow from them
+                                    phase and conditions follow from the containers
 is active for too long              kill its containers; Failed, DeadlineExceeded
-has ended                           none; sidecars end with it
+has ended                           none; its sidecars have ended with it
 is being deleted                    ask its containers to end, kill them when the grace period is over; then Succeeded
                                     or Failed, and remove the Pod
 ==================================  ===================================================================================
 
-One call writes at most one status; its caller observes that as a change, and calls again.
+One call of `advance` returns at most one status. When the caller has written that status, it observes the change and
+calls `advance` again.
 
-`PodMemory` has the times since which the parts of one Pod have their state, since objects have only whole seconds, if
-any. A restart or restore of the server loses it: waits then begin again.
+`PodMemory` records since when a Pod and its containers have their state, because objects have only whole seconds or no
+times. The memory is lost when the server is restarted or restored: waits then begin again.
 """
 from __future__ import annotations
 
@@ -37,12 +38,12 @@ CONTAINERS_READY, SCHEDULED = "ContainersReady", "PodScheduled"
 
 
 def is_sidecar(container: Object) -> bool:
-    """Whether an init container keeps running beside the others."""
+    """Whether an init container is a sidecar, which keeps running beside the main containers."""
     return bool(container.get("restartPolicy") == "Always")
 
 
 def state_of(status: Object) -> str:
-    """``waiting``, ``running`` or ``terminated``; ``""`` without a status."""
+    """A container's state: ``waiting``, ``running`` or ``terminated``; ``""`` without a status."""
     return next(iter(status.get("state") or {}), "")
 
 
@@ -58,7 +59,7 @@ def is_initialized(spec: Object, initial: Sequence[Object]) -> bool:
 
 
 def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *, ending: bool) -> str:
-    """The phase; with `ending` no container is started any more."""
+    """The Pod's phase. With `ending`, containers are not started any more."""
     policy = "Never" if ending else spec.get("restartPolicy", "Always")
     if policy == "Never" and any(
             state_of(status) == "terminated" and not ended_well(status) and not is_sidecar(container)
@@ -79,9 +80,9 @@ def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *,
 
 
 def conditions(pod: Object, status: Object, now: str, *, sandbox: bool) -> list[Object]:
-    """The conditions. A condition that did not change keeps its time, and conditions of other clients stay.
+    """The Pod's conditions. An unchanged condition keeps its time, and conditions of other clients stay.
 
-    `status` already has phase and containers; `sandbox` is whether the Pod has its network.
+    `status` must have phase and containers. `sandbox` is whether the Pod has its network.
     """
     spec, generation, phase = pod["spec"], pod["metadata"].get("generation"), status["phase"]
     before = {entry["type"]: entry for entry in (pod.get("status") or {}).get("conditions") or ()}
@@ -95,7 +96,7 @@ def conditions(pod: Object, status: Object, now: str, *, sandbox: bool) -> list[
     else:
         contained = _of(CONTAINERS_READY, not unready, "ContainersNotReady", message)
     wanted += [_ready(spec, before, contained), contained]
-    # A Pod that was created with a node has never been scheduled.
+    # A Pod that was created with a node has no condition from the scheduler.
     known = {key: value for key, value in before.get(SCHEDULED, {}).items() if key != "lastTransitionTime"}
     wanted.append(known or _of(SCHEDULED, True))
     mine = {entry["type"] for entry in wanted}
@@ -124,7 +125,7 @@ def _unready(spec: Object, main: Iterable[Object], initial: Iterable[Object]) ->
 
 
 def _ready(spec: Object, before: dict[str, Object], contained: Object) -> Object:
-    """The Pod is ready when its containers are, and every readiness gate is true."""
+    """The condition Ready: true if the containers are ready and every readiness gate is true."""
     if contained["status"] != "True":
         return {**contained, "type": READY}
     for gate in spec.get("readinessGates") or ():
@@ -148,35 +149,35 @@ _GROUPS = (("initContainers", "initContainerStatuses"), ("containers", "containe
 
 
 class Timers(Protocol):
-    """How long the parts of a Pod have had their state."""
+    """How long a Pod and its containers have had their state."""
 
     def elapsed(self, name: str, state: object) -> float:
-        """Seconds since `name` was first seen in this state; another state starts again at 0."""
+        """Seconds since `name` was first seen in this state; 0 if its state has changed."""
 
     def once(self, what: str) -> bool:
-        """True at the first call for this Pod."""
+        """True at the first call with `what` for this Pod, else False."""
 
     def pulls(self, container: str) -> int:
-        """How often the pull of the container's image failed."""
+        """How many pulls of the container's image have failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The parts of a node that its Pods need."""
+    """What a Pod's step needs from the Pod's node: time, addresses, IDs."""
 
     now: datetime
     host: str
-    """The node's address; empty if it has none."""
+    """The node's address; empty if the node has none."""
     address: Callable[[], str]
     """Returns a new address for a Pod."""
     new_id: Callable[[], str]
-    """Returns the id of a new container."""
+    """Returns an ID for a new container."""
 
 
 @dataclass(slots=True)
 class Move:
-    """The result of `advance`: a status to write, Events (type, reason, message), containers that started, ended, or
-    whose image pull failed, whether to remove the Pod, and the seconds after which to look again."""
+    """The result of `advance`: the status and Events (type, reason, message) to write, the containers that started,
+    ended or failed to pull their image, whether to remove the Pod, and the seconds until the next call."""
 
     status: Object | None = None
     events: list[tuple[str, str, str]] = field(default_factory=list)
@@ -191,7 +192,7 @@ def advance(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Mo
     """The next step of a Pod that has a node."""
     status, deleting = pod.get("status") or {}, "deletionTimestamp" in pod["metadata"]
     if status.get("phase") in ENDED:
-        # With finalizers it stays after the kubelet's deletion.
+        # A grace period of 0 means that the kubelet has deleted the Pod: only finalizers keep it.
         gone = deleting and (pod["metadata"].get("deletionGracePeriodSeconds") or not pod["metadata"].get("finalizers"))
         return Move(remove=bool(gone))
     if deleting:
@@ -208,7 +209,7 @@ def _statuses(pod: Object) -> dict[str, Object]:
 
 def _written(pod: Object, known: dict[str, Object], around: Surroundings, *, ending: bool = False,
              sandbox: bool = True) -> Object:
-    """The Pod's status with these statuses of its containers."""
+    """The Pod's status, computed from its containers' statuses (`known`)."""
     spec, before = pod["spec"], pod.get("status") or {}
     status: Object = {"observedGeneration": pod["metadata"].get("generation", 1)}
     for key, told in _GROUPS:
@@ -282,7 +283,7 @@ def _step(pod: Object, container: Object, policy: str, status: Object, plan: Pla
     meta, name = pod["metadata"], container["name"]
     state = status.get("state") or {}
     told = state.get("waiting") or state.get("terminated") or state.get("running") or {}
-    # A container's own wait begins at its turn.
+    # A container's time to start begins at its turn, so its reason before it starts is no part of the state.
     reason = told.get("reason", "")
     signature = (state_of(status), "" if reason in ("PodInitializing", "ContainerCreating") else reason,
                  status.get("restartCount", 0))
@@ -310,7 +311,7 @@ def _has_ended(spec: Object, known: dict[str, Object]) -> bool:
 
 
 def _is_outdated(pod: Object, known: dict[str, Object], around: Surroundings) -> bool:
-    """Whether the conditions change although no container changed (for example, a readiness gate became true)."""
+    """Whether the phase or conditions change although no container changed (for example, by a readiness gate)."""
     before = pod.get("status") or {}
     sandbox = bool(before.get("podIP")) and any(state_of(status) != "waiting" or status.get("lastState")
                                                 for status in known.values())
@@ -323,7 +324,7 @@ def _is_outdated(pod: Object, known: dict[str, Object], around: Surroundings) ->
 
 
 def _deadline(pod: Object) -> float | None:
-    """The timestamp at which the Pod's activeDeadlineSeconds are over."""
+    """The timestamp at which the Pod's activeDeadlineSeconds end; None without such a limit."""
     limit = pod["spec"].get("activeDeadlineSeconds")
     return None if limit is None else datetime.fromisoformat(pod["status"]["startTime"]).timestamp() + float(limit)
 
@@ -375,7 +376,7 @@ def _end(pod: Object, plan: Plan, timers: Timers, around: Surroundings) -> Move:
 
 @dataclass(slots=True)
 class PodMemory:
-    """The remembered states of one Pod."""
+    """The remembered states of one Pod and its containers."""
 
     states: dict[str, tuple[object, float]] = field(default_factory=dict)
     failed_pulls: dict[str, int] = field(default_factory=dict)

@@ -4,12 +4,13 @@
     rules.on(name="job-*").first(1).crash(code=3, after=2)
     rules.on(image="postgres:*").start(after=5).be_ready(after=20)
 
-Without rules each Pod gets a node, starts at once, is ready at once and runs until it is deleted, which takes its grace
-period; only init containers and the Pods of Jobs end by themselves, successfully and at once.
+Without rules each Pod gets a node, starts and becomes ready at once, and runs until it is deleted. The deletion takes
+the Pod's whole grace period. Only init containers and the Pods of Jobs end by themselves, successfully and at once.
 
-A `PodRule` selects Pods first and says what happens to them then. It is in force from its first action until
-`remove()`. A later rule overrides an earlier one, action by action. `Behaviour` is the result for one container, `Plan`
-for all containers of a Pod. Times are seconds on the server's clock.
+A `PodRule` consists of a selection of Pods and of actions: ``rules.on(…)`` selects, and each method called on the
+result adds an action. The rule applies from its first action until `remove()`. A later rule overrides an earlier one,
+action by action. `Behaviour` is the result for one container, `Plan` for all containers of a Pod. Times are seconds on
+the server's clock.
 """
 from __future__ import annotations
 
@@ -30,29 +31,29 @@ from kubectl_runtime.core.meta.selectors import LabelSelection, Selector
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """How one container runs; the defaults are those of a container without rules."""
+    """How one container runs. The defaults apply to a container without rules."""
 
     unschedulable: str = ""
-    """Why its Pod gets no node; empty if it gets one."""
+    """Why the Pod gets no node; empty if the Pod gets one."""
     start: float = 0.0
-    """Seconds from its turn to start until it runs."""
+    """Seconds that the container takes to start, once its turn has come."""
     pull_error: str = ""
-    """The error of its image pull; empty if the pull succeeds."""
+    """The error of the image pull; empty if the pull succeeds."""
     ready: float | None = 0.0
-    """Seconds from running until it is ready; None if it is never ready."""
+    """Seconds that the container runs until it is ready; None if it is never ready."""
     run: float | None = None
-    """Seconds from running until it ends; None if it does not end by itself."""
+    """Seconds that the container runs until it ends; None if it does not end by itself."""
     exit_code: int = 0
-    """Its exit code when it ends by itself."""
+    """The exit code when the container ends by itself."""
     endings: int | None = None
-    """How many of its runs end in this way, while later runs do not end; None for all."""
+    """How many runs end by themselves, before a run that does not end; None if all runs end."""
     stop: float | None = None
-    """Seconds from its Pod's deletion until it ends by itself; None if it is killed at the end of the grace period."""
+    """Seconds from the Pod's deletion until the container ends; None if it runs until the grace period has ended."""
     log: bytes = b""
-    """The text that it writes to its log when it starts."""
+    """The text that the container writes to its log when it starts."""
 
     def run_time(self, restarts: int) -> float | None:
-        """How many seconds the run after this many restarts lasts; None if it does not end by itself."""
+        """How many seconds a run lasts after the given number of restarts; None if it does not end by itself."""
         return None if self.endings is not None and restarts >= self.endings else self.run
 
 
@@ -61,12 +62,12 @@ class Plan:
     """How a Pod runs."""
 
     containers: Mapping[str, Behaviour]
-    """By container name, including init containers."""
+    """Behaviours by container name, including init containers."""
     unschedulable: str = ""
-    """Why it gets no node; empty if it gets one."""
+    """Why the Pod gets no node; empty if it gets one."""
 
     def of(self, container: str) -> Behaviour:
-        """The behaviour of a container; the default for one that was added later (an ephemeral container)."""
+        """A container's behaviour; the default behaviour for a container added later (an ephemeral container)."""
         return self.containers.get(container) or Behaviour()
 
 
@@ -74,7 +75,7 @@ log = guarded_logger(__name__)
 
 
 class Rules(Protocol):
-    """The collection of rules, as a rule sees it; see `PodRules`."""
+    """The part of `PodRules` that a rule calls."""
 
     def enforce(self, rule: PodRule) -> None: ...
 
@@ -83,7 +84,7 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PodMatch:
-    """The properties of the Pods or containers that a rule is about; None matches anything."""
+    """Which Pods and containers a rule selects. None matches anything."""
 
     selector: Selector
     name: re.Pattern[str] | None = None
@@ -93,7 +94,7 @@ class PodMatch:
     where: Callable[[Object], object] | None = None
 
     def takes_pod(self, pod: Object) -> bool:
-        """Whether the Pod matches. Calls `where`, and raises what it raises."""
+        """Whether the Pod matches. Calls `where`, and passes on its exceptions."""
         meta = pod["metadata"]
         if not (self.selector.matches(meta.get("labels")) and _fits(self.name, meta["name"])
                 and _fits(self.namespace, meta["namespace"])):
@@ -105,7 +106,7 @@ class PodMatch:
         return self.where is None or bool(self.where(json_copy(pod)))
 
     def takes_container(self, container: Object, *, initial: bool) -> bool:
-        """Whether a container of a matching Pod matches: init containers only by their name or image."""
+        """Whether a container of a matching Pod matches. Init containers match only by container name or image."""
         if initial and self.container is None and self.image is None:
             return False
         return _fits(self.container, container["name"]) and _fits(self.image, container.get("image", ""))
@@ -116,8 +117,10 @@ def _fits(pattern: re.Pattern[str] | None, text: str) -> bool:
 
 
 class PodRule:
-    """One sentence about Pods: which ones, and how they run. Made by `PodRules.on`. Every method returns the rule, and
-    may be called from any thread."""
+    """One rule: which Pods it selects, and how they run. Made by `PodRules.on`.
+
+    Action methods and `first` return the rule. All methods may be called from any thread.
+    """
 
     def __init__(self, rules: Rules, match: PodMatch) -> None:
         self.match = match
@@ -125,27 +128,27 @@ class PodRule:
         self._lock = threading.Lock()
         self._changes: dict[str, Any] = {}
         self._count: int | None = None
-        self._pods: dict[str, str] = {}  # uid -> namespace/name of the Pods that were taken, in order
+        self._pods: dict[str, str] = {}  # uid -> namespace/name of each Pod that the rule applied to, in order
         self._failed: set[str] = set()  # the uids of Pods on which `where` failed
 
     def __repr__(self) -> str:
         said = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
-        return f"<PodRule: {said or 'nothing said yet'}; {len(self.pods)} Pods taken>"
+        return f"<PodRule: {said or 'no action yet'}; applied to {len(self.pods)} Pods>"
 
     @property
     def changes(self) -> Mapping[str, Any]:
-        """The behaviour that the rule sets, by the names of `Behaviour`."""
+        """The fields of `Behaviour` that the rule sets."""
         with self._lock:
             return dict(self._changes)
 
     @property
     def pods(self) -> list[str]:
-        """The Pods that the rule was applied to, as ``namespace/name``: a test can assert that its fault took place."""
+        """The Pods that the rule was applied to, as ``namespace/name``. A test can assert that its fault took place."""
         with self._lock:
             return list(self._pods.values())
 
     def takes(self, pod: Object) -> bool:
-        """Whether the rule applies to a Pod; counts the Pods to which it does."""
+        """Whether the rule applies to a Pod. Records each Pod that the rule applies to (`pods`)."""
         meta = pod["metadata"]
         try:
             if not self.match.takes_pod(pod):
@@ -170,17 +173,20 @@ class PodRule:
                           meta["namespace"], meta["name"])
 
     def remove(self) -> None:
-        """Remove the rule: containers that it held back continue at once."""
+        """Remove the rule. Containers that the rule held back continue at once."""
         self._rules.remove(self)
 
     def first(self, count: int) -> PodRule:
-        """Apply the rule only to the first `count` Pods that match; other rules apply to the rest. Call it before the
-        actions, since the rule is in force from the first action on; raises ValueError afterwards."""
+        """Apply the rule only to the first `count` Pods that match. Other rules still apply to later Pods.
+
+        Must be called before any action, because the rule applies from its first action on. Otherwise raises
+        ValueError.
+        """
         if self.changes:
-            raise ValueError("the rule already applies to all matching Pods: call first(…) before the method that "
-                             "sets their outcome")
+            raise ValueError("the rule already applies to all matching Pods: call first(…) before any action, as in "
+                             "on(…).first(1).crash()")
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"first({count!r}): expected a number of Pods, at least 1")
+            raise ValueError(f"first({count!r}): must be a number of Pods, at least 1")
         with self._lock:
             self._count = count
         return self
@@ -188,55 +194,60 @@ class PodRule:
     # -- actions
 
     def unschedulable(self, why: str = "no node fits the Pod, by a rule of the test") -> PodRule:
-        """The Pods get no node, and their condition PodScheduled says why."""
+        """Let the Pods get no node. `why` becomes the message of their condition PodScheduled."""
         return self._says(unschedulable=_text("why", why))
 
     def start(self, *, after: Duration) -> PodRule:
-        """Each container takes this long to start, including the pull of its image."""
+        """Let each container take this long to start, including its image pull."""
         return self._says(start=_seconds("after", after))
 
     def fail_image_pull(self, why: str = "not found") -> PodRule:
-        """The image pulls fail: ErrImagePull, then ImagePullBackOff, until the rule is removed."""
+        """Let image pulls fail (ErrImagePull, then ImagePullBackOff) until the rule is removed."""
         return self._says(pull_error=_text("why", why))
 
     def be_ready(self, *, after: Duration) -> PodRule:
-        """The containers are ready this long after they started."""
+        """Let the containers become ready this long after they started."""
         return self._says(ready=_seconds("after", after))
 
     def never_be_ready(self) -> PodRule:
-        """The containers run and are never ready, until the rule is removed."""
+        """Let the containers run without becoming ready, until the rule is removed."""
         return self._says(ready=None)
 
     def crash(self, code: int = 1, *, after: Duration = 0, times: int | None = None) -> PodRule:
-        """The containers end with this exit code this long after they started. Depending on the Pod's restartPolicy
-        they start again, with a backoff (CrashLoopBackOff), or the Pod has failed. `times` limits how many runs of each
-        container end.
+        """Let the containers end with exit code `code`, this long after they started.
+
+        Depending on the Pod's restartPolicy, the containers restart with a backoff (CrashLoopBackOff), or the Pod
+        fails. With `times`, only that many runs of each container crash, and the next run does not end.
         """
         if isinstance(code, bool) or not isinstance(code, int) or not 1 <= code <= 255:
-            raise ValueError(f"crash({code!r}): an exit code is expected to be from 1 to 255; succeed() exits with 0")
+            raise ValueError(f"crash({code!r}): the exit code must be from 1 to 255; succeed() exits with 0")
         if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
-            raise ValueError(f"times={times!r}: expected a number of runs, at least 1")
+            raise ValueError(f"times={times!r}: must be a number of runs, at least 1")
         return self._says(run=_seconds("after", after), exit_code=code, endings=times)
 
     def succeed(self, *, after: Duration = 0) -> PodRule:
-        """The containers end successfully this long after they started. (Without a rule, containers of Jobs end
-        successfully at once.)
+        """Let the containers end successfully, this long after they started.
+
+        (Without a rule, containers of Jobs end successfully at once.)
         """
         return self._says(run=_seconds("after", after), exit_code=0, endings=None)
 
     def keep_running(self) -> PodRule:
-        """The containers do not end by themselves, not even in the Pods of a Job."""
+        """Let the containers run until they are stopped, even in a Job's Pods."""
         return self._says(run=None, exit_code=0, endings=None)
 
     def stop(self, *, after: Duration) -> PodRule:
-        """When their Pod is deleted, the containers end by themselves after this time (0: at once), unless the grace
-        period is over before. Without such a rule a deleted Pod takes its whole grace period."""
+        """Let the containers end by themselves this long after their Pod's deletion (0 for at once).
+
+        At the end of the grace period they are killed in any case. Without such a rule a deleted Pod takes its whole
+        grace period.
+        """
         return self._says(stop=_seconds("after", after))
 
     def log(self, text: bytes | str) -> PodRule:
-        """Each container writes this to its log when it starts."""
+        """Let each container write `text` to its log when it starts."""
         if not isinstance(text, str | bytes):
-            raise ValueError(f"log({text!r}): expected a text or bytes")
+            raise ValueError(f"log({text!r}): must be str or bytes")
         return self._says(log=text.encode() if isinstance(text, str) else text)
 
     def _says(self, **changes: Any) -> PodRule:
@@ -250,17 +261,17 @@ def _seconds(name: str, value: Duration) -> float:
     if isinstance(value, int | float | timedelta) and not isinstance(value, bool) and (
             0 <= (span := seconds(value)) < float("inf")):
         return span
-    raise ValueError(f"{name}={value!r}: expected seconds, 0 or more, or a timedelta")
+    raise ValueError(f"{name}={value!r}: must be a number of seconds, 0 or more, or a timedelta")
 
 
 def _text(name: str, value: str) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name}={value!r}: expected a text for users to read")
+        raise ValueError(f"{name}={value!r}: must be a str that is not empty")
     return value
 
 
 class PodRules:
-    """The rules for a server's Pods. Safe to use from any thread; rules apply at once, also to existing Pods."""
+    """The rules for a server's Pods. Rules apply at once, also to existing Pods. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -278,18 +289,18 @@ class PodRules:
     def on(self, selector: LabelSelection | None = None, *, name: str | None = None, namespace: str | None = None,
            container: str | None = None, image: str | None = None,
            where: Callable[[Object], object] | None = None) -> PodRule:
-        """Begin a rule for Pods that match all the arguments, or for all Pods.
+        """Begin a rule for Pods that match all the arguments, or for all Pods if there are no arguments.
 
-        `selector` is a label selector in any form; `name`, `namespace`, `container` and `image` are patterns with
-        ``*``, the image as the Pod's spec has it. With `container` or `image` the rule applies to the matching
-        containers, otherwise to all containers except init containers. `where` gets the Pod as a dict and is called
-        last, in a thread of the server that holds no lock; what it raises is logged, and the Pod does not match.
+        `selector` is a label selector in any form. `name`, `namespace`, `container` and `image` are patterns with
+        ``*``; `image` is compared with the image in the Pod's spec. With `container` or `image` the rule applies to the
+        matching containers, otherwise to all containers except init containers. `where` is called last, with the Pod as
+        a dict, in a server thread that holds no lock. If it raises, the exception is logged and the Pod does not match.
 
-        Raises RequestError for an invalid selector, ValueError for an invalid pattern or function, and if the server
-        runs no Pods.
+        Raises RequestError for an invalid selector. Raises ValueError for an invalid pattern or function, and if the
+        server runs no Pods.
         """
         if where is not None and not callable(where):
-            raise ValueError(f"where={where!r}: expected a function that takes a Pod and returns a bool")
+            raise ValueError(f"where={where!r}: must be a function that takes a Pod and returns a bool")
         if not self._in_use:
             raise ValueError('this server runs no Pods, so a rule would have no effect: add the controller "kubelet", '
                              'as in ApiServer(controllers=[*DEFAULT_CONTROLLERS, "kubelet"])')
@@ -297,20 +308,20 @@ class PodRules:
                                       _pattern(image), where))
 
     def clear(self) -> None:
-        """Take all rules out of force."""
+        """Remove all rules."""
         with self._lock:
             self._rules = ()
         self._tell()
 
     def enforce(self, rule: PodRule) -> None:
-        """Put a rule in force; its first action calls this."""
+        """Add a rule, so that it applies. The rule's first action calls this."""
         with self._lock:
             if rule not in self._rules:
                 self._rules += (rule,)
         self._tell()
 
     def remove(self, rule: PodRule) -> None:
-        """Take a rule out of force."""
+        """Remove a rule, so that it no longer applies."""
         with self._lock:
             self._rules = tuple(other for other in self._rules if other is not rule)
         self._tell()
@@ -323,25 +334,25 @@ class PodRules:
     # -- for the loop that runs Pods
 
     def use(self) -> None:
-        """Note that a loop runs Pods by these rules."""
+        """Record that a `KubeletLoop` runs Pods by these rules."""
         self._in_use = True
 
     @property
     def in_use(self) -> bool:
-        """Whether a loop runs Pods by these rules."""
+        """Whether a `KubeletLoop` runs Pods by these rules."""
         return self._in_use
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called after each change, in the thread that changed a rule. Only one callback is kept."""
+        """Call `callback` after each change, in the thread that changed a rule. Replaces an earlier callback."""
         self._changed = callback
 
     @property
     def version(self) -> int:
-        """A number that differs after each change."""
+        """A number that changes with each change of the rules."""
         return self._version
 
     def plan(self, pod: Object) -> Plan:
-        """The plan of a Pod. Calls functions of the test: hold no lock."""
+        """The plan for a Pod. Calls the test's functions, so callers must hold no lock."""
         said = [(rule.match, rule.changes) for rule in self._rules if rule.takes(pod)]
         spec, containers = pod["spec"], {}
         usual = Behaviour(run=0.0) if _is_of_job(pod) else Behaviour()
@@ -369,5 +380,5 @@ def _is_of_job(pod: Object) -> bool:
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:
     if text is not None and not isinstance(text, str):
-        raise ValueError(f"{text!r} is not a pattern: expected a text such as 'web-*'")
+        raise ValueError(f"{text!r} is not a pattern: must be a str such as 'web-*'")
     return None if text is None else re.compile(fnmatch.translate(text))

@@ -1,12 +1,12 @@
 """Exec, attach and port-forward over websockets, answered by a test's functions; container logs that a test writes.
 
-The messages of exec and attach are those of a kubelet: the first byte is the channel (0 stdin, 1 stdout, 2 stderr, 3
-the Status at the end, 4 the terminal's size; with v5 also 255, whose second byte is a channel that has ended).
-Everything runs in the thread of the connection: if the function does not read, the client has to wait.
+The messages of exec and attach are a kubelet's. A message's first byte is its channel: 0 stdin, 1 stdout, 2 stderr, 3
+the Status at the end, 4 the terminal's size; with v5 also 255, whose second byte is the channel that has ended.
+An exec or attach runs in the connection's thread: if the test's function does not read, the client has to wait.
 
-A log is a list of pieces, each with the time at which it was written, and with at most one newline, at its end. A line
-may have several pieces; with timestamps its first piece is marked. `Selection` is the part that a client asks for,
-`LogTail` the `EventStream` of a follower.
+A log is a list of pieces, each with its time. A piece contains a newline only at its end, and a line may consist of
+several pieces. With timestamps, the line's first piece gets the timestamp. `Selection` is the part that a client
+requests, and `LogTail` is the `EventStream` of a follower.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE_SIGNAL = 0, 1, 2, 3, 4, 255
 
 
 class ClientGone(ConnectionError):
-    """The client has closed the connection; raised by writing to it."""
+    """The client has closed the connection. Raised by writing to the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class ExecRequest:
 
 
 class _Output:
-    """stdout or stderr; a stream that the client did not ask for drops what is written."""
+    """The stream stdout or stderr. If the client did not request the stream, written data is dropped."""
 
     def __init__(self, connection: MessageConnection, channel: int, asked: bool) -> None:
         self._connection, self._mark, self._asked = connection, bytes((channel,)), asked
 
     def write(self, data: bytes) -> None:
-        """Send `data` as one message. Blocks while the client does not read; raises ClientGone."""
+        """Send `data` as one message. Blocks while the client does not read. Raises ClientGone."""
         if self._asked and data:
             try:
                 self._connection.send(self._mark + data)
@@ -68,7 +68,7 @@ class _Output:
 
 @dataclass
 class ExecCall:
-    """One exec for the function that answers it. `stdin` iterates over the input until its end."""
+    """One exec or attach, as its handler sees it. `stdin` iterates over the input until its end."""
 
     request: ExecRequest
     stdout: _Output
@@ -88,13 +88,13 @@ class ExecCall:
         return iter(self.read, b"")
 
     def read(self) -> bytes:
-        """The next piece of stdin; empty at its end, also when the client is gone. Blocks until it comes."""
+        """Block until the next piece of stdin arrives, and return it; empty at the end or if the client is gone."""
         while not self._waiting and not self._ended:
             self._next()
         return self._waiting.popleft() if self._waiting else b""
 
     def wait_for_size(self) -> tuple[int, int] | None:
-        """The terminal's size when it next changes; None when the client is gone or stdin has ended."""
+        """Block until the terminal's size changes, and return it; None if the client is gone or stdin has ended."""
         before, self.size = self.size, None
         while self.size is None and not self._ended:
             self._next()
@@ -116,28 +116,28 @@ class ExecCall:
 
 
 ExecHandler = Callable[[ExecCall], int | None]
-"""Answers one exec; returns the exit code (None for 0)."""
+"""Answers one exec or attach, and returns the exit code (None for 0)."""
 
 
 class ExecSession:
-    """Answers one exec or attach with a function. Implements `wire.Session`."""
+    """The websocket session of one exec or attach, answered by a handler. Implements `wire.Session`."""
 
     def __init__(self, request: ExecRequest, handler: ExecHandler) -> None:
         self._request, self._handler = request, handler
 
     def run(self, connection: MessageConnection) -> None:
-        """Answer until the end of the session. Raises OSError when the connection breaks."""
+        """Answer until the end of the session. Raises OSError if the connection breaks."""
         request = self._request
         call = ExecCall(request, _Output(connection, STDOUT, request.stdout),
                         _Output(connection, STDERR, request.stderr), _connection=connection)
-        if request.stdout or request.stderr:  # as a kubelet does, to show that the streams are there
+        if request.stdout or request.stderr:  # a kubelet's empty message, which shows that the streams are open
             connection.send(bytes((STDOUT if request.stdout else STDERR,)))
         try:
             status = _exit_status(self._handler(call) or 0)
         except ClientGone:
             return
         except Exception as error:  # a bug in the test's function must not look like a lost connection
-            log.exception("the function that answers %s in %s/%s failed", " ".join(request.command) or "attach",
+            log.exception("the handler of %s in %s/%s failed", " ".join(request.command) or "attach",
                           request.namespace, request.pod)
             status = {"metadata": {}, "status": "Failure", "reason": "InternalError", "code": 500,
                       "message": f"error executing command: {type(error).__name__}: {error}"}
@@ -153,7 +153,7 @@ def _exit_status(code: int) -> dict[str, Any]:
 
 
 class ForwardedConnection:
-    """One connection to a port of a Pod, for the thread of the function that answers it."""
+    """One connection to a Pod's port, as its handler sees it."""
 
     def __init__(self, port: int, send: Callable[[bytes], None]) -> None:
         self.port = port
@@ -162,7 +162,7 @@ class ForwardedConnection:
         self._over = False
 
     def read(self) -> bytes:
-        """The next piece from the client; empty at the end. Blocks until it comes."""
+        """Block until the client sends the next piece, and return it; empty at the end."""
         if self._over:
             return b""
         piece = self._arrived.get()
@@ -170,17 +170,17 @@ class ForwardedConnection:
         return piece
 
     def write(self, data: bytes) -> None:
-        """Send to the client. Blocks while the client does not read; raises ClientGone."""
+        """Send to the client. Blocks while the client does not read. Raises ClientGone."""
         for start in range(0, len(data), _PIECE):
             self._send(data[start:start + _PIECE])
 
     def put(self, data: bytes) -> None:
-        """Add data from the client; empty for its end."""
+        """Add data from the client. Empty data marks the end."""
         self._arrived.put(data)
 
 
 ForwardHandler = Callable[[ForwardedConnection], object]
-"""Answers one connection to a port of a Pod."""
+"""Answers one connection to a Pod's port."""
 
 _PIECE = 32 << 10
 
@@ -216,7 +216,7 @@ class ForwardSession:
         self._pod, self._handlers = pod, handlers
 
     def run(self, connection: MessageConnection) -> None:
-        """Answer until the client closes the connection. Raises OSError when the connection breaks."""
+        """Answer until the client closes the connection. Raises OSError if the connection breaks."""
         lock = threading.Lock()
 
         def send(channel: int, data: bytes) -> None:
@@ -248,8 +248,9 @@ class ForwardSession:
             handler(one)
         except ClientGone:
             pass
-        except Exception as error:  # noqa: BLE001 - the client reads it, and a test's mistake must not end the server
-            log.warning("port %d of %s: %s: %s", one.port, self._pod, type(error).__name__, error)
+        except Exception as error:  # noqa: BLE001 - goes to the client; a test's bug must not end the server
+            log.warning("the port-forward handler for port %d of Pod %s failed: %s: %s", one.port, self._pod,
+                        type(error).__name__, error)
             with contextlib.suppress(ClientGone):
                 fail(f"error forwarding port {one.port} to pod {self._pod}: {type(error).__name__}: {error}".encode())
 
@@ -275,7 +276,7 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class _Piece:
     time: datetime
-    begins: bool  # whether it is the first piece of its line
+    begins: bool  # whether the piece is the first one of its line
     data: bytes
 
 
@@ -290,8 +291,8 @@ class ContainerLog:
         self._followers: list[LogTail] = []
 
     def write(self, content: bytes | str) -> None:
-        """Append to the log, with the time of the server's clock; followers see it at once. Raises ValueError after the
-        end."""
+        """Append to the log, with the server clock's time. Followers see the content at once. Raises ValueError if the
+        log has ended."""
         data = content.encode() if isinstance(content, str) else bytes(content)
         with self._lock:
             if self._ended:
@@ -305,7 +306,7 @@ class ContainerLog:
             follower.notify()
 
     def end(self) -> None:
-        """Note that the container has ended: followers of its log end. Safe to repeat."""
+        """End the log, as when its container ends. Requests that follow the log end too. May be called repeatedly."""
         with self._lock:
             self._ended = True
             followers = list(self._followers)
@@ -313,12 +314,12 @@ class ContainerLog:
             follower.notify()
 
     def read(self, selection: Selection) -> bytes:
-        """The selected part of the present log."""
+        """The selected part of the log, as it is now."""
         tail = LogTail(self, selection)
         return tail.poll() or b""
 
     def follow(self, selection: Selection) -> LogTail:
-        """The selected part, and everything written after it."""
+        """A stream of the selected part and of everything written later."""
         tail = LogTail(self, selection)
         with self._lock:
             self._followers.append(tail)
@@ -363,7 +364,7 @@ class LogTail:
         return self._over
 
     def poll(self) -> bytes | None:
-        """The bytes written since the last call; None if there are none."""
+        """The log bytes since the last call, or None if there are none."""
         pieces, ended = self._log.since(self._next)
         self._next += len(pieces)
         data = b"".join(self._shown(piece) for piece in pieces)
@@ -377,7 +378,7 @@ class LogTail:
         self._ready = callback
 
     def notify(self) -> None:
-        """Signal that there is more, or that the log has ended."""
+        """Signal that the log has new content or has ended."""
         self._ready()
 
     def close(self) -> None:
@@ -391,7 +392,7 @@ class LogTail:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """The lines with their newlines. splitlines would also split at a carriage return."""
+    """The lines, each with its newline. (bytes.splitlines would also split at a carriage return.)"""
     lines = [line + b"\n" for line in data.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]

@@ -163,7 +163,7 @@ def test_the_first_pods_only(world):
 
 
 def test_how_many_is_said_before_what_becomes_of_them(world):
-    with pytest.raises(ValueError, match="before the method that sets their outcome"):
+    with pytest.raises(ValueError, match="before any action"):
         world.rules.on().never_be_ready().first(1)
 
 
@@ -235,14 +235,14 @@ def test_clear_takes_all_rules_back(world):
     lambda rule: rule.log(3), lambda rule: rule.log(None)])
 def test_what_makes_no_sense_is_refused_and_nothing_is_in_force(world, wrong):
     rule = world.rules.on()
-    with pytest.raises(ValueError, match=r"expected|exit code"):
+    with pytest.raises(ValueError, match=r"must be"):
         wrong(rule)
     assert len(world.rules) == 0
 
 
 @pytest.mark.parametrize("about", [{"where": "app"}, {"name": 3}, {"image": b"x"}])
 def test_what_no_pod_can_be_compared_with_is_refused(world, about):
-    with pytest.raises(ValueError, match="expected"):
+    with pytest.raises(ValueError, match="must be"):
         world.rules.on(**about)
 
 
