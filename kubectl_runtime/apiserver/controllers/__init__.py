@@ -1,1 +1,1 @@
-"""The controllers that a bare API server lacks; each is a `ControlLoop`."""
+"""kube-controller-manager's controllers, which a bare API server lacks. Each controller is a `ControlLoop`."""

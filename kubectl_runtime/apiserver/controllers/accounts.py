@@ -1,10 +1,10 @@
 """Creates the default objects of a cluster and of each namespace, and fills aggregated ClusterRoles.
 
-A cluster starts with its namespaces, the PriorityClasses of its own Pods, and the Service of the API server. A new
-namespace gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. `Access` stores default roles.
+A cluster starts with the system namespaces, the system PriorityClasses, and the API server's Service. A new namespace
+gets the ServiceAccount ``default`` and the ConfigMap with the cluster's CA. (`Access` stores the default roles.)
 
-An aggregated ClusterRole gets the rules of the ClusterRoles that it selects, so that clients see them. Authorization
-does not wait for that: it reads the selected roles itself (access/rbac.py).
+The rules of the selected ClusterRoles are written into an aggregated ClusterRole, so that clients see them.
+Authorization does not depend on these copies: it reads the selected roles itself (access/rbac.py).
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _PerNamespace(KeyQueue):
     """Creates one object in each namespace, and creates it again if it is deleted."""
 
     storage = "/namespaces"
-    made = ""  # the key of the type that is created
+    made = ""  # the storage key of the created type
     object_name = ""
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
@@ -48,7 +48,7 @@ class ServiceAccountController(_PerNamespace):
 
 
 class RootCaPublisher(_PerNamespace):
-    """Creates ``kube-root-ca.crt``; without TLS there is no certificate to publish."""
+    """Creates the ConfigMap ``kube-root-ca.crt`` in each namespace. Without TLS its certificate is empty."""
 
     name = "root-ca-certificate-publisher"
     made = "/configmaps"
@@ -106,7 +106,7 @@ class RoleAggregation(KeyQueue):
     storage = ROLES
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
-        if bucket.key == ROLES:  # any aggregated role may select it
+        if bucket.key == ROLES:  # any aggregated role may select the changed role
             self._keys |= dict.fromkeys(bucket.keys)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:

@@ -1,11 +1,12 @@
-"""Controllers that write what they compute into other objects: PodDisruptionBudgets, ResourceQuotas, taints of Nodes.
+"""Controllers that only compute status or taints: of PodDisruptionBudgets, ResourceQuotas and Nodes.
 
-A budget's status has the number of selected Pods that are healthy, the number that must be healthy, and so the number
-that may be evicted. `expectedPods` comes from the Pods' controllers if each Pod has one with a number of replicas. A
-quota's status says what its namespace uses; the quota is enforced even without it (policies/quotas.py).
+A budget's status has the number of selected Pods that are healthy, the number that must be healthy, and from these the
+number that may be evicted. `expectedPods` is the sum of replicas of the Pods' controllers, if each Pod has a controller
+with replicas. A quota's status reports what its namespace uses. The quota is enforced even before its status is written
+(policies/quotas.py).
 
-Each bad condition of a Node becomes a taint with the effect NoSchedule. This is the only part of
-kube-controller-manager's node-lifecycle-controller here: nothing is evicted, and no silent Node becomes unknown.
+Each bad condition of a Node becomes a taint with the effect NoSchedule. Nothing else of kube-controller-manager's
+node-lifecycle-controller exists here: no Pod is evicted, and a Node without heartbeats does not become Unknown.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 
 BUDGETS, PODS = "policy/poddisruptionbudgets", "/pods"
-_PATIENCE = timedelta(minutes=2)  # how long the deletion of an evicted Pod may take to be seen
+_PATIENCE = timedelta(minutes=2)  # how long an evicted Pod may wait for its deletion and still count as disrupted
 
 
 class DisruptionController(KeyQueue):
@@ -51,7 +52,7 @@ class DisruptionController(KeyQueue):
                 and pod.fields.get("status.phase") not in ("Succeeded", "Failed")]
         expected, wanted = _bounds(cluster, version.namespace, spec, pods)
         states = {pod.name: true_conditions(pod.decode().get("status") or {}) for pod in pods if not pod.deleting}
-        # A new Pod with the name of an evicted Pod lacks the condition of an eviction.
+        # A new Pod with the name of an evicted Pod has no condition DisruptionTarget.
         disrupted = {name: since for name, since in (before.get("disruptedPods") or {}).items()
                      if "DisruptionTarget" in states.get(name, ()) and datetime.fromisoformat(since) + _PATIENCE > now}
         healthy = sum("Ready" in state and name not in disrupted for name, state in states.items())
@@ -83,7 +84,7 @@ def _share(value: Any, whole: int) -> int:
 
 
 def _expected(cluster: Cluster, namespace: str, pods: list[Version]) -> int:
-    """The replicas of the Pods' controllers; for a ReplicaSet of a Deployment, the replicas of the Deployment."""
+    """The sum of replicas of the Pods' controllers. A Deployment's replicas replace those of its ReplicaSets."""
     wanted: dict[str, int] = {}
     for pod in pods:
         owner = next((ref for ref in pod.owners if ref.get("controller")), None)
@@ -135,7 +136,7 @@ class QuotaController(KeyQueue):
             self._keys |= {version.key: None for version in quotas.scan(change.new.namespace)}
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Write the usage if it changed."""
+        """Write the namespace's usage if it changed."""
         quota = version.decode()
         hard = dig(quota, "spec.hard") or {}
         used = {name: text_of(amount, hard[name]) for name, amount in usage(cluster.storage, quota).items()}
@@ -160,7 +161,7 @@ class NodeLifecycleController(KeyQueue):
     storage = NODES
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Give a Node the taints of its conditions. A Node without reported conditions keeps its taints."""
+        """Give a Node the taints that its conditions imply. A Node without reported conditions keeps its taints."""
         node = version.decode()
         conditions = (node.get("status") or {}).get("conditions") or ()
         if not any(entry["type"] == "Ready" for entry in conditions):

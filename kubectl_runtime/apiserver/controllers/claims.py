@@ -1,12 +1,12 @@
 """PersistentVolumeClaims and PersistentVolumes: their protection from deletion, binding, provisioning and reclaiming.
 
-``persistentvolumeclaim-protection`` removes the finalizer of a deleted claim when no scheduled Pod uses it,
-``persistentvolume-protection`` that of a deleted volume when it is not bound. ``persistentvolume-binder`` binds claims
-to volumes, provisions volumes, and reclaims the volumes of deleted claims.
+``persistentvolumeclaim-protection`` removes a terminating claim's finalizer when no scheduled Pod uses the claim.
+``persistentvolume-protection`` removes a terminating volume's finalizer when the volume is not bound.
+``persistentvolume-binder`` binds claims to volumes, provisions volumes, and reclaims the volumes of deleted claims.
 
-The binder stands in for every provisioner except ``kubernetes.io/no-provisioner``: a claim of a StorageClass gets a
-volume of its size at once, or with WaitForFirstConsumer when a Pod uses it. A claim without a class binds to a volume
-without a class. Nothing is mounted.
+The binder stands in for every provisioner except ``kubernetes.io/no-provisioner``: a claim with a StorageClass gets a
+volume of the requested size at once, or with WaitForFirstConsumer as soon as a Pod uses the claim. A claim without a
+class binds to a volume without a class. Nothing is mounted.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def claims_of(pod: Object) -> Iterator[str]:
 
 
 def users_of(cluster: Cluster, claim: Version, *, scheduled: bool) -> Iterator[Object]:
-    """The Pods that use a claim and have not ended; with `scheduled` only Pods that have a node."""
+    """The Pods that use a claim and have not ended. With `scheduled`, only Pods that have a node."""
     for version in cluster.storage.bucket(PODS).scan(claim.namespace):
         if version.fields.get("status.phase") in ENDED or (scheduled and not version.fields.get("spec.nodeName")):
             continue
@@ -49,7 +49,7 @@ def users_of(cluster: Cluster, claim: Version, *, scheduled: bool) -> Iterator[O
 
 
 def claim_problem(cluster: Cluster, version: Version, pod: Object) -> str:
-    """Why a Pod's claims keep it from getting a node, in the scheduler's words; "" if they do not."""
+    """Why a Pod cannot be scheduled because of its claims, in the scheduler's words; "" if the claims allow it."""
     names = [volume["persistentVolumeClaim"]["claimName"] for volume in dig(pod, "spec.volumes") or ()
              if "persistentVolumeClaim" in volume]
     for name in names:
@@ -69,7 +69,7 @@ def _release(cluster: Cluster, storage: str, version: Version, finalizer: str) -
 
 
 class ClaimProtection(KeyQueue):
-    """Keeps claims that a Pod uses."""
+    """Removes the protection finalizer of terminating claims that no scheduled Pod uses."""
 
     name = "persistentvolumeclaim-protection"
     storage = CLAIMS
@@ -87,7 +87,7 @@ class ClaimProtection(KeyQueue):
 
 
 class VolumeProtection(KeyQueue):
-    """Keeps volumes that are bound."""
+    """Removes the protection finalizer of terminating volumes that are not bound."""
 
     name = "persistentvolume-protection"
     storage = VOLUMES
@@ -99,7 +99,7 @@ class VolumeProtection(KeyQueue):
 
 
 class VolumeBinder(KeyQueue):
-    """Binds, provisions and reclaims. Its keys are those of claims; volumes have a queue of their own."""
+    """Binds claims, and provisions and reclaims volumes. The `KeyQueue` holds claims; volumes have their own queue."""
 
     name = "persistentvolume-binder"
     storage = CLAIMS
@@ -127,14 +127,14 @@ class VolumeBinder(KeyQueue):
             self._volumes |= dict.fromkeys(self._cluster.storage.bucket(VOLUMES).keys)
         if bucket.key in (VOLUMES, CLASSES):
             self._keys |= dict.fromkeys(claims.keys)
-        elif bucket.key == PODS and change.old is None:  # may be the first consumer
+        elif bucket.key == PODS and change.old is None:  # the new Pod may be a claim's first consumer
             self._keys |= {version.key: None for version in claims.scan(change.new.namespace)}
 
     def due(self) -> float | None:
         return 0.0 if self._volumes else super().due()
 
     def step(self, cluster: Cluster) -> None:
-        """Look at volumes, then at some claims."""
+        """Look at the changed volumes, then at some claims."""
         with cluster.locked():
             changed, self._volumes = self._volumes, {}
             for key in changed:
@@ -144,7 +144,7 @@ class VolumeBinder(KeyQueue):
         super().step(cluster)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Bind a claim if a volume exists for it or can be provisioned."""
+        """Bind a claim if a volume fits or can be provisioned. Otherwise an Event explains why the claim waits."""
         claim = version.decode()
         if version.deleting:
             return
@@ -176,7 +176,7 @@ def is_bound(claim: Object) -> bool:
 
 
 def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, kind: str) -> None:
-    """Write an Event once that says why a claim waits."""
+    """Write an Event that explains why a claim waits, unless an Event with this reason exists."""
     known = any(event.get("reason") == reason and dig(event, "involvedObject.uid") == version.uid
                 for event in (each.decode() for each in cluster.storage.bucket("/events").scan(version.namespace)))
     if not known:
@@ -184,7 +184,7 @@ def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, k
 
 
 def _fitting(cluster: Cluster, version: Version, claim: Object) -> list[Version]:
-    """The volumes that fit a claim, the best first: one that names the claim, then the smallest."""
+    """The volumes that fit a claim, best first: a volume that names the claim, then the others by size."""
     spec, found = claim["spec"], []
     wanted = value_of(dig(spec, "resources.requests.storage") or "0")
     selector = label_selector(spec.get("selector"))
@@ -244,7 +244,7 @@ def _bind(cluster: Cluster, version: Version, volume: Version) -> None:
 
 
 def _complete(cluster: Cluster, version: Version, claim: Object, name: str) -> None:
-    """Write the phase of a claim that names its volume."""
+    """Write the status of a claim that names its volume, and complete the volume's claimRef."""
     volume = cluster.storage.get(VOLUMES, "", name)
     if volume is None:
         status: Object = {"phase": "Lost"} if _COMPLETED in (claim["metadata"].get("annotations") or {}) else {}
@@ -266,7 +266,7 @@ def _complete(cluster: Cluster, version: Version, claim: Object, name: str) -> N
 
 
 def _look_at_volume(cluster: Cluster, version: Version) -> None:
-    """Write the phase of a volume, and reclaim it if its claim is gone."""
+    """Write a volume's phase, and reclaim the volume if its claim is gone."""
     volume = version.decode()
     reference, phase = dig(volume, "spec.claimRef"), dig(volume, "status.phase")
     wanted = "Available"

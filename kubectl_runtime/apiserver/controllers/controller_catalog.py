@@ -1,4 +1,4 @@
-"""The controllers by their names in kube-controller-manager."""
+"""The controllers by name. The names are kube-controller-manager's, except ``kubelet``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
 def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: Kubelet) -> list[ControlLoop]:
     """The controllers with these names (``none`` for none, ``*`` for all). Raises ValueError for an unknown name.
 
-    `certificate` is that of the server's authority, as PEM; empty without TLS. `kubelet` has a test's rules for Pods.
+    `certificate` is the CA certificate of the server as PEM, empty without TLS. `kubelet` has a test's rules for Pods.
     """
     wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
     if ALL in wanted:

@@ -3,11 +3,12 @@
 A `Schedule` is a cron expression of five fields, a descriptor (``@daily``) or ``@every 90s``, in a time zone (UTC by
 default). Invalid schedules are refused when the CronJob is written.
 
-concurrencyPolicy decides what happens while a Job of an earlier time still runs. Allow creates another Job. Forbid
-creates none; when the running Job ends, the Job of the missed time is created unless a later time has come. Replace
-deletes the running Job and creates another one.
+concurrencyPolicy decides what happens if the previous Job still runs when a scheduled time comes. Allow creates another
+Job. Forbid creates no Job while the previous one runs. When that Job ends, the Job of the latest scheduled time is
+created. Replace deletes the running Job and creates another one.
 
-A time that is more than startingDeadlineSeconds ago is missed. If several times have passed, only the last counts.
+A scheduled time that is more than startingDeadlineSeconds ago is skipped. If several times have passed, only the latest
+one gets a Job.
 """
 from __future__ import annotations
 
@@ -32,12 +33,12 @@ _DESCRIPTORS = {"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0
 _FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_FURTHEST = timedelta(days=366 * 5)  # a schedule without a time until then (February 30) has none at all
-_MANY = 100  # missed times after which a warning is written
+_FURTHEST = timedelta(days=366 * 5)  # a schedule without a time within this span (February 30) never has one
+_MANY = 100  # if more times are missed, a warning Event is written
 
 
 class Schedule:
-    """The times of a schedule. Raises ValueError for an invalid text."""
+    """The times of a schedule. The constructor raises ValueError for an invalid text."""
 
     def __init__(self, text: str, zone: tzinfo = UTC) -> None:
         self._zone = zone
@@ -57,7 +58,7 @@ class Schedule:
                 fields, _FIELDS, ((), (), (), _MONTHS, _DAYS), strict=True))
 
     def after(self, moment: datetime) -> datetime | None:
-        """The first time after a moment; None if there is none for years."""
+        """The first scheduled time after `moment`; None if there is none within five years."""
         if self._every:
             return moment.replace(microsecond=0) + self._every
         local = moment.astimezone(self._zone).replace(second=0, microsecond=0) + timedelta(minutes=1)
@@ -70,7 +71,7 @@ class Schedule:
             elif local.minute not in self._minutes:
                 local += timedelta(minutes=1)
             elif (found := local.astimezone(UTC)) <= moment or found.astimezone(self._zone) != local:
-                local += timedelta(minutes=1)  # a change of the clocks repeats or skips this hour
+                local += timedelta(minutes=1)  # daylight saving time repeats or skips this hour
             else:
                 return found
         return None
@@ -83,7 +84,7 @@ class Schedule:
 
 
 def _numbers(field: str, first: int, last: int, names: Any) -> frozenset[int]:
-    """The numbers of a field: ``*``, ``1-5``, ``*/15``, ``mon,wed``."""
+    """The numbers that a field selects: ``*``, ``1-5``, ``*/15`` or ``mon,wed``."""
     found: set[int] = set()
     for part in field.lower().split(","):
         span, _, step = part.partition("/")
@@ -100,7 +101,7 @@ def _number(text: str, names: Any, first: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def schedule_of(text: str, zone: str) -> Schedule:
-    """The schedule of a text in the time zone with that name; "" is UTC."""
+    """The schedule that `text` describes, in the time zone named `zone` ("" is UTC)."""
     return Schedule(text, ZoneInfo(zone) if zone else UTC)
 
 
@@ -112,7 +113,7 @@ class CronJobController(KeyQueue):
 
     def __init__(self) -> None:
         super().__init__()
-        self._unexpected: dict[str, set[str]] = {}  # key of a CronJob -> uids of reported Jobs that others created
+        self._unexpected: dict[str, set[str]] = {}  # key of a CronJob -> uids of foreign Jobs already reported
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
         cron = version.decode()
@@ -132,8 +133,10 @@ class CronJobController(KeyQueue):
         _clean_up(cluster, version, cron["spec"], jobs)
 
     def _report_unexpected(self, cluster: Cluster, version: Version, status: Object, jobs: list[Version]) -> None:
-        """Report each running Job that a client created with this CronJob as owner, as `kubectl create job --from`
-        does; once, where the real server repeats its Event."""
+        """Report once each running Job that a client created with this CronJob as owner (`kubectl create job --from`).
+
+        The real server repeats its Event.
+        """
         expected = {reference["uid"] for reference in status.get("active") or ()}
         found = {job.uid: job.name for job in jobs if job.uid not in expected
                  and not true_conditions(job.read().get("status") or {}) & {"Complete", "Failed"}}
@@ -186,14 +189,15 @@ class CronJobController(KeyQueue):
 
 
 def _leap(schedule: Schedule, moment: datetime, now: datetime, missed: int) -> datetime:
-    """Where the search for the next time begins after a missed one: that time, or later if very many were missed."""
+    """The moment from which to search the next time after the missed time `moment`. It is later than `moment` if very
+    many times were missed, so that the search ends soon."""
     if missed <= _MANY * 10:
         return moment
     return max(moment, now - 2 * ((schedule.after(moment) or moment) - moment) - timedelta(days=1))
 
 
 def _note_ends(cluster: Cluster, version: Version, status: Object, jobs: list[Version]) -> None:
-    """Remove Jobs that have ended or are gone from `active`."""
+    """Remove from status.active the Jobs that have ended or are gone, and record the last successful time."""
     by_uid = {job.uid: job for job in jobs}
     active = []
     for reference in status.get("active") or ():
@@ -235,7 +239,7 @@ def _make(cluster: Cluster, version: Version, cron: Object, due: datetime) -> Ob
 
 
 def _clean_up(cluster: Cluster, version: Version, spec: Object, jobs: list[Version]) -> None:
-    """Delete the oldest ended Jobs beyond the history limits."""
+    """Delete the oldest ended Jobs, down to the history limits."""
     ended: dict[str, list[tuple[str, Version]]] = {"Complete": [], "Failed": []}
     for job in jobs:
         state = job.decode().get("status") or {}

@@ -1,10 +1,11 @@
 """DaemonSets create a Pod for each Node that fits, and replace Pods of old templates a few at a time.
 
-A Node fits by the template's nodeName, node selector and required affinity, and by its taints; daemons tolerate the
-taints of Nodes in trouble. A Pod names its Node by an affinity, and the scheduler binds it.
+Whether a Node fits depends on the template's nodeName, node selector and required affinity, and on the Node's taints.
+Daemon Pods tolerate the taints of Nodes in trouble. A Pod names its Node by an affinity, and the scheduler binds it.
 
-RollingUpdate deletes Pods of old templates: unavailable Pods at once, others within `maxUnavailable`; with `maxSurge`
-the new Pod is created first. OnDelete leaves the deletion to the user. The controller observes each of its own changes.
+RollingUpdate deletes Pods of old templates: unavailable Pods at once, other Pods within `maxUnavailable`. With
+`maxSurge` the new Pod is created first. OnDelete leaves the deletion to the user. The controller observes each of its
+own changes.
 """
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ class Daemon:
 
 
 def node_of(pod: Object) -> str:
-    """The Node that a daemon's Pod runs on, or is created for."""
+    """The Node that a daemon Pod runs on or was created for."""
     if node := dig(pod, "spec.nodeName"):
         return str(node)
     terms = dig(pod, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms")
@@ -65,7 +66,7 @@ def pod_spec(spec: Object, node: str) -> Object:
 
 
 def fits(spec: Object, node: Object) -> tuple[bool, bool]:
-    """Whether a Node should have a Pod, and whether an existing Pod may stay."""
+    """(whether the Node should get a Pod, whether an existing Pod may stay on it)."""
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not selects(spec, node):
         return False, False
     tolerations = [*(spec.get("tolerations") or ()), *_TOLERATED]
@@ -120,14 +121,14 @@ class DaemonSetController(KeyQueue):
 
 
 def _shape(node: Version) -> Any:
-    """The parts of a Node that decide whether a daemon fits."""
+    """The parts of a Node that decide whether it fits a DaemonSet."""
     obj = node.decode()
     return node.labels, obj.get("spec")
 
 
 def _difference(by_node: dict[str, list[Daemon]], nodes: dict[str, tuple[bool, bool]], spec: Object, update: str
                 ) -> tuple[list[str], list[Daemon]]:
-    """The Nodes without a Pod, and the Pods to delete."""
+    """The Nodes that need a Pod, and the Pods to delete."""
     missing, unwanted = [], []
     for node, (wanted, stays) in nodes.items():
         found = [daemon for daemon in by_node.get(node, ()) if not daemon.version.deleting]
@@ -147,7 +148,7 @@ def _difference(by_node: dict[str, list[Daemon]], nodes: dict[str, tuple[bool, b
 
 
 def _share(value: Any, whole: int) -> int:
-    """A number, or a percentage of the whole, rounded up."""
+    """`value` as a number; a percentage is taken of `whole` and rounded up."""
     return value if isinstance(value, int) else math.ceil(whole * int(str(value).rstrip("%")) / 100)
 
 
@@ -171,7 +172,7 @@ def _outdated(spec: Object, by_node: dict[str, list[Daemon]], nodes: dict[str, t
         found = [daemon for daemon in by_node.get(node, ()) if not daemon.version.deleting]
         old = [daemon for daemon in found if daemon.hash != update]
         if any(daemon.available and daemon.hash == update for daemon in found):
-            going += old  # a surge has replaced them
+            going += old  # an available new Pod already replaces them
         elif not any(daemon.available for daemon in found):
             unavailable += 1
             going += old
@@ -199,7 +200,7 @@ def _delete(cluster: Cluster, version: Version, daemon: Daemon) -> None:
 
 def _tell_counts(cluster: Cluster, version: Version, obj: Object, by_node: dict[str, list[Daemon]],
                  nodes: dict[str, tuple[bool, bool]], update: str) -> None:
-    """Write the status if it changed. If a Node has several Pods, the oldest counts."""
+    """Write the status if it changed. If a Node has several Pods, the oldest one counts."""
     wanted = [node for node, (fit, _) in nodes.items() if fit]
     first = {node: next((daemon for daemon in by_node.get(node, ()) if not daemon.version.deleting), None)
              for node in wanted}

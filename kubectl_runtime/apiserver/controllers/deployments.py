@@ -2,16 +2,16 @@
 
 The controller takes one of these steps at a time for a Deployment:
 
-- paused: scale its ReplicaSets with its own size, without a new ReplicaSet.
-- size changed: scale the ReplicaSets (several in proportion), then write the status.
-- RollingUpdate: create or scale up the new ReplicaSet, else scale the old ones down, else clean up.
-- Recreate: scale the old ReplicaSets down, wait for their Pods to end, then create the new one.
+- The Deployment is paused: scale its ReplicaSets to its size, without creating a new ReplicaSet.
+- The Deployment's size has changed: scale the ReplicaSets (several in proportion), then write the status.
+- RollingUpdate: create or scale up the new ReplicaSet; else scale the old ReplicaSets down; else clean up.
+- Recreate: scale the old ReplicaSets down, wait for their Pods to end, then create the new ReplicaSet.
 
-The controller observes each of its own changes. A revision is the ReplicaSet of a template: it is created or reused,
-and superfluous old ones are deleted.
+The controller observes each of its own changes. Each template has one ReplicaSet, which is created or reused, and
+annotated with its revision. Superfluous old ReplicaSets are deleted.
 
-ReplicaSets create Pods, adopt orphans that their selector matches, release Pods that it no longer matches, and delete
-superfluous Pods. Without the controller ``kubelet`` no Pod runs, so rollouts wait until a test writes their status.
+ReplicaSets create Pods, adopt orphans that match their selector, release Pods that no longer match, and delete
+superfluous Pods. Without the controller ``kubelet`` no Pod runs, so rollouts wait until a test writes the Pods' status.
 """
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ from kubectl_runtime.apiserver.storage import Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 
-_API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # others are in apps/v1
+_API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # all other owner kinds are in apps/v1
 
 
 def owner_reference(owner: Version, kind: str) -> Object:
-    """A child's owner reference to its controller."""
+    """An owner reference to a child's controller."""
     return {"apiVersion": _API_VERSIONS.get(kind, "apps/v1"), "kind": kind, "name": owner.name, "uid": owner.uid,
             "controller": True, "blockOwnerDeletion": True}
 
 
 def pod_metadata(owner: Version, kind: str, template: Object, labels: Object) -> Object:
-    """The metadata of a Pod that is created from its owner's template, with further labels."""
+    """The metadata for a Pod created from its owner's template, with `labels` added."""
     kept = {key: value for key, value in (template.get("metadata") or {}).items()
             if key in ("labels", "annotations", "finalizers")}
     return {**kept, "generateName": f"{owner.name}-", "labels": {**(kept.get("labels") or {}), **labels},
@@ -66,12 +66,12 @@ def pod_metadata(owner: Version, kind: str, template: Object, labels: Object) ->
 
 def claim(cluster: Cluster, owner: Version, kind: str, selector: Object, children: str, *,
           fits: Callable[[Version], bool] = lambda _: True) -> list[Version]:
-    """The objects of a type that an owner controls, after adopting and releasing children. Objects that do not fit are
-    no children, whatever their labels are."""
+    """The objects of type `children` that an owner controls, after adopting and releasing objects. An object for which
+    `fits` is false is not adopted, whatever its labels are."""
     matches, claimed = label_selector(selector), []
     for child in list(cluster.storage.bucket(children).scan(owner.namespace)):
         controller = None
-        for ref in child.owners:  # no generator: most children belong to other owners, and there are many
+        for ref in child.owners:  # a loop is faster than a generator: this runs for each object in the namespace
             if ref.get("controller"):
                 controller = ref
                 break
@@ -102,7 +102,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class ReplicaSetController(KeyQueue):
-    """Creates and deletes Pods until their number is the wanted one."""
+    """Creates and deletes Pods until each ReplicaSet has as many as it should."""
 
     name = "replicaset"
     storage = REPLICA_SETS
@@ -124,7 +124,7 @@ class ReplicaSetController(KeyQueue):
                 delete(cluster, PODS, pod)
                 record_event(cluster, REPLICA_SETS, version, "SuccessfulDelete", f"Deleted pod: {pod.name}",
                              component=REPLICASETS)
-            return  # the changes of the Pods are observed
+            return  # the Pods' changes enqueue the ReplicaSet again
         wait = spec.get("minReadySeconds", 0)
         ages = [ready_for(obj, cluster.clock.now()) for _, obj in active]
         template = dig(spec, "template.metadata.labels") or {}
@@ -152,7 +152,7 @@ def _condition(pod: Object) -> Object | None:
 
 
 def ready_for(pod: Object, now: datetime) -> float | None:
-    """How many seconds a Pod has been ready; None if it is not ready."""
+    """How many seconds a Pod has been ready; None if the Pod is not ready."""
     ready = _condition(pod)
     if ready is None:
         return None
@@ -161,7 +161,8 @@ def ready_for(pod: Object, now: datetime) -> float | None:
 
 
 def _rank(version: Version, pod: Object) -> tuple[Any, ...]:
-    """The order of deletion: first Pods without a node, not running, not ready, cheap, recently ready or created."""
+    """The sort key for deletion. Pods without a node come first, then Pods that are not running, not ready, cheap to
+    delete, ready only recently, or new."""
     ready = _condition(pod)
     cost = dig(pod, "metadata.annotations") or {}
     restarts = sum(entry.get("restartCount", 0) for entry in dig(pod, "status.containerStatuses") or ())
@@ -176,7 +177,7 @@ def _latest_first(moment: str) -> float:
 
 
 def _write_status(cluster: Cluster, version: Version, obj: Object, counts: Object) -> None:
-    """Write the changed status; zeros are left out except for the number of replicas and of terminating Pods."""
+    """Write the status if it changed. Zeros are left out, except for `replicas` and `terminatingReplicas`."""
     kept = {key: value for key, value in counts.items() if value or key in ("replicas", "terminatingReplicas")}
     wanted = {**kept, "observedGeneration": obj["metadata"].get("generation", 1)}
     before = obj.get("status") or {}
@@ -208,19 +209,19 @@ class ReplicaSet:
 
     @property
     def revision(self) -> int:
-        """The revision of the Deployment's template; 0 if it has none."""
+        """The revision in the ReplicaSet's annotations; 0 if there is none."""
         text = self.notes.get(REVISION, "")
         return int(text) if text.isdecimal() else 0
 
     @property
     def size(self) -> Size:
-        """Its numbers for the arithmetic of a rollout."""
+        """The ReplicaSet's numbers for the arithmetic in rollout.py."""
         return Size(self.replicas, dig(self.obj, "status.availableReplicas") or 0, int(self.notes.get(MOST, 0)))
 
 
 @dataclass(slots=True)
 class Rollout:
-    """One Deployment and its ReplicaSets: the one of its template, and the others, oldest first."""
+    """One Deployment with its ReplicaSets: `new` has the current template, `old` are the others, oldest first."""
 
     cluster: Cluster
     version: Version
@@ -235,7 +236,7 @@ class Rollout:
 
 
 def look(cluster: Cluster, version: Version) -> Rollout:
-    """The state of a Deployment, after its ReplicaSets are adopted and released."""
+    """Adopt and release ReplicaSets of a Deployment, and return the state of its rollout."""
     obj = version.decode()
     found = [ReplicaSet(child, child.decode())
              for child in claim(cluster, version, "Deployment", obj["spec"]["selector"], REPLICA_SETS)]
@@ -245,25 +246,25 @@ def look(cluster: Cluster, version: Version) -> Rollout:
 
 
 def _bare(template: Object) -> Object:
-    """A template without the label that distinguishes the ReplicaSets."""
+    """A template without the label pod-template-hash."""
     labels = {key: value for key, value in (dig(template, "metadata.labels") or {}).items() if key != HASH_LABEL}
     return {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}
 
 
 def annotated_sizes(limits: Limits) -> Object:
-    """The annotations that record the Deployment's size for which a ReplicaSet was scaled."""
+    """The annotations that record which size of the Deployment a ReplicaSet was scaled for."""
     return {DESIRED: str(limits.replicas), MOST: str(limits.replicas + limits.surge if limits.replicas else 0)}
 
 
 def scale(rollout: Rollout, found: ReplicaSet | None, replicas: int) -> bool:
-    """Give a ReplicaSet a size. Returns whether its size changed."""
+    """Set a ReplicaSet's replicas. Returns whether the number changed."""
     if found is None or found.replicas == replicas:
         return False
     return resize(rollout, found, replicas)
 
 
 def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
-    """Give a ReplicaSet a size, and the annotations of the Deployment's size. Returns whether anything changed."""
+    """Set a ReplicaSet's replicas and the annotations of the Deployment's size. Returns whether anything changed."""
     sizes = annotated_sizes(rollout.limits)
     if found.replicas == replicas and all(found.notes.get(key) == value for key, value in sizes.items()):
         return False
@@ -275,14 +276,14 @@ def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
 
 
 def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
-    """Write the Event of a scaled ReplicaSet."""
+    """Write the Event for a scaled ReplicaSet."""
     record_event(rollout.cluster, DEPLOYMENTS, rollout.version, "ScalingReplicaSet",
                  f"Scaled {'up' if after > before else 'down'} replica set {name} from {before} to {after}",
                  component=COMPONENT)
 
 
 def scale_all(rollout: Rollout) -> bool:
-    """Scale the only ReplicaSet that has replicas, or several in proportion. Returns whether any was scaled."""
+    """Scale the only ReplicaSet with replicas, or several ReplicaSets in proportion. Returns whether any was scaled."""
     active = [found for found in rollout.sets if found.replicas]
     if len(active) <= 1:
         latest = active[0] if active else rollout.new or next(reversed(rollout.old), None)
@@ -291,23 +292,24 @@ def scale_all(rollout: Rollout) -> bool:
         return False
     active.sort(key=lambda found: -found.replicas)
     sizes = proportional(rollout.limits, {found.version.name: found.size for found in active})
-    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # no generator: all are resized
+    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # a list, so that all are resized
     return any(resized)
 
 
 _OWN = (REVISION, HISTORY, DESIRED, MOST, "kubectl.kubernetes.io/last-applied-configuration",
-        "deprecated.deployment.rollback.to")  # annotations that a ReplicaSet does not inherit
+        "deprecated.deployment.rollback.to")  # annotations that ReplicaSets do not inherit from the Deployment
 _HASH_ALPHABET = "bcdf56789h"  # ten of the characters that generated names use
 
 
 def template_hash(template: Object) -> str:
-    """A short name for a Pod template; equal templates have equal names."""
+    """A short hash of a Pod template."""
     digest = hashlib.sha256(encode(template)).digest()
     return "".join(_HASH_ALPHABET[byte % len(_HASH_ALPHABET)] for byte in digest[:10])
 
 
 def make_new(rollout: Rollout) -> bool:
-    """Create the ReplicaSet of the template, or make the existing one the newest. Returns whether it wrote."""
+    """Create the template's ReplicaSet, or give the existing one the newest revision. Returns whether anything was
+    written."""
     revision = max((found.revision for found in rollout.old), default=0) + 1
     notes = {key: value for key, value in (rollout.obj["metadata"].get("annotations") or {}).items() if key not in _OWN}
     if rollout.new is None:
@@ -351,7 +353,8 @@ def _create(rollout: Rollout, revision: int, notes: Object) -> None:
 
 
 def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, always: bool) -> bool:
-    """Write the revision, and the new ReplicaSet in the condition Progressing. Returns whether it wrote."""
+    """Write the revision, and report the ReplicaSet in the condition Progressing. Returns whether anything was written.
+    """
     status: Object = {"conditions": dig(rollout.obj, "status.conditions") or []}
     told = rollout.obj["spec"].get("progressDeadlineSeconds", NEVER) != NEVER and (
         always or condition(status, "Progressing") is None)
@@ -366,7 +369,7 @@ def _announce(rollout: Rollout, revision: int, reason: str, message: str, *, alw
 
 
 def clean_up(rollout: Rollout) -> None:
-    """Delete the oldest empty ReplicaSets beyond revisionHistoryLimit."""
+    """Delete the oldest empty ReplicaSets, down to revisionHistoryLimit."""
     limit = rollout.obj["spec"].get("revisionHistoryLimit")
     alive = sorted((found for found in rollout.old if not found.version.deleting), key=lambda found: found.revision)
     for found in alive[:max(0, len(alive) - limit)] if limit is not None else ():
@@ -376,7 +379,7 @@ def clean_up(rollout: Rollout) -> None:
         delete(rollout.cluster, REPLICA_SETS, found.version)
 
 
-_PATIENCE = 2.0  # seconds; creation times are in whole seconds
+_PATIENCE = 2.0  # seconds; more than one, because creation times are whole seconds
 
 
 class DeploymentController(KeyQueue):
@@ -391,7 +394,7 @@ class DeploymentController(KeyQueue):
         if version.deleting:
             self._tell(rollout, progress=False)
         elif _note_pause(rollout):
-            return  # its own write is observed
+            return  # the write enqueues the Deployment again
         elif spec.get("paused") or any(found.replicas and found.notes.get(DESIRED, str(rollout.limits.replicas)) != str(
                 rollout.limits.replicas) for found in rollout.sets):
             if not scale_all(rollout):
@@ -407,15 +410,16 @@ class DeploymentController(KeyQueue):
                 clean_up(rollout)
 
     def _recreate(self, rollout: Rollout) -> bool:
-        """Take one step without surge. Returns whether something was written, which the controller then observes."""
-        scaled = [scale(rollout, found, 0) for found in rollout.old]  # no generator: all are scaled
+        """Take one step of a Recreate rollout. Returns whether anything was written; the controller observes the write.
+        """
+        scaled = [scale(rollout, found, 0) for found in rollout.old]  # a list, so that all are scaled
         if any(scaled):
             return True
         if _old_pods_run(rollout):
-            self.look_later(rollout.cluster, rollout.version, 1.0)  # Pods are not children of the Deployment
+            self.look_later(rollout.cluster, rollout.version, 1.0)  # a Pod's end does not enqueue the Deployment
             return False
         if rollout.new is None and self._tell(rollout, progress=True)[1]:
-            return True  # the status says that nothing is updated before the new ReplicaSet exists
+            return True  # the status with 0 updated replicas is written before the new ReplicaSet exists
         return make_new(rollout) or scale(rollout, rollout.new, rollout.limits.replicas)
 
     def _tell(self, rollout: Rollout, *, progress: bool) -> tuple[Object, bool]:
@@ -432,9 +436,9 @@ class DeploymentController(KeyQueue):
 
 
 def _just_made(rollout: Rollout) -> bool:
-    """Whether the newest ReplicaSet is so new that its controller may not have seen it, so that counts are missing.
+    """Whether the newest ReplicaSet was just created, so that its own controller may not have written its counts.
 
-    In this case the real controller has a conflict with its own write, and writes the status only at its next look.
+    In this case the real controller gets a conflict with its own write, and writes the status only in its next run.
     """
     if rollout.new is None or dig(rollout.new.obj, "status.observedGeneration"):
         return False
@@ -458,7 +462,7 @@ def _note_pause(rollout: Rollout) -> bool:
 
 
 def _roll(rollout: Rollout) -> bool:
-    """Take one step of a rolling update. Returns whether something was written, which the controller then observes."""
+    """Take one step of a rolling update. Returns whether anything was written; the controller observes the write."""
     if make_new(rollout):
         return True
     new = rollout.new

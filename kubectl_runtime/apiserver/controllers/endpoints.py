@@ -1,7 +1,7 @@
-"""Endpoints and EndpointSlices: the addresses of the Pods that a Service selects, as Pods become ready and go.
+"""Endpoints and EndpointSlices: the current addresses of the Pods that a Service selects.
 
-A Service without a selector is left alone: a client manages its endpoints. Slices have up to 100 endpoints each, of one
-address type and one set of ports; a Pod that is not ready is included and marked as such.
+A Service without a selector is left alone, because a client manages its endpoints. A slice has up to 100 endpoints, all
+with one address type and one set of ports. A Pod that is not ready is included and marked as not ready.
 """
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ SERVICE_NAME, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kubernet
 MANAGER = "endpointslice-controller.k8s.io"
 HEADLESS = "service.kubernetes.io/headless"
 PER_SLICE = 100
-_PER_SECOND = 1000  # endpoints
+_PER_SECOND = 1000  # endpoints written per second: a Service with more Pods is written less often
 
 
 class _OfServices(KeyQueue):
-    """The base of both controllers: they reconcile Services, and observe the Pods that these select."""
+    """The base of both controllers. They reconcile Services, and observe the Pods that Services select."""
 
     storage = SERVICES
-    written = ""  # the key of the written type
+    written = ""  # the storage key of the written type
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes: dict[str, int] = {}  # key of a Service -> how many Pods it selected
+        self._sizes: dict[str, int] = {}  # key of a Service -> number of its Pods at the last write
         self._selected: dict[str, set[str]] = {}  # key of a Service -> keys of the Pods that its selector matches
 
     def start(self, cluster: Cluster) -> None:
@@ -41,7 +41,7 @@ class _OfServices(KeyQueue):
         super().start(cluster)
 
     def _note_pod(self, key: str) -> None:
-        """Look at a Service soon: the more Pods it has, the longer their changes are collected."""
+        """Queue a Service whose Pod has changed. If it has many Pods, changes are first collected for a while."""
         size = self._sizes.get(key, 0)
         if size <= PER_SLICE // 2 or self._cluster is None:
             self._keys[key] = None
@@ -49,8 +49,11 @@ class _OfServices(KeyQueue):
             self._later[key] = self._cluster.clock.monotonic() + size / _PER_SECOND
 
     def pods_of(self, cluster: Cluster, service: Version) -> Iterator[tuple[Object, bool, Ports]]:
-        """The Pods of a Service that have an address, whether each is ready for traffic, and its ports. Its Pods are
-        searched once for each version of the Service; after that `_observe` keeps their keys."""
+        """For each Pod of a Service that has an address: the Pod, whether it is ready for traffic, and its ports.
+
+        The Pods are searched once for each version of the Service. After the search `_observe` keeps their keys up to
+        date.
+        """
         spec, pods = service.read()["spec"], cluster.storage.bucket(PODS)
         keys = self._selected.get(service.key)
         if keys is None:
@@ -129,8 +132,11 @@ class EndpointsController(_OfServices):
         self._gone: list[str] = []  # keys of deleted Services
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Write the Endpoints of a Service if they changed. (They have the Service's name and no owner: this
-        controller, not the garbage collector, deletes them with the Service.)"""
+        """Write a Service's Endpoints if they changed.
+
+        (Endpoints have the Service's name and no owner. So this controller deletes them with the Service, not the
+        garbage collector.)
+        """
         service = version.decode()
         if not dig(service, "spec.selector") or dig(service, "spec.type") == "ExternalName" or version.deleting:
             return
@@ -211,7 +217,7 @@ class EndpointSliceController(_OfServices):
 
 
 def _slices(service: Object, version: Version, pods: Iterable[tuple[Object, bool, Ports]]) -> Iterator[Object]:
-    """The contents of the wanted slices; one empty slice if there is no endpoint."""
+    """The contents of the wanted slices; one empty slice if there are no endpoints."""
     groups: dict[tuple[str, Ports], list[Object]] = {}
     for pod, ready, ports in pods:
         address = pod["status"]["podIP"]

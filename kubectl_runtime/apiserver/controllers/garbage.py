@@ -1,13 +1,15 @@
 """The garbage collector: what happens to dependents when their owner is deleted.
 
-- An object whose owners are all gone is deleted. If some owners exist, the references to the others are removed.
-- An object whose owners exist but wait for their dependents is deleted (in the foreground, if it has dependents).
-- The finalizer of an object deleted in the foreground (foregroundDeletion) is removed when no dependent blocks it.
-- Dependents of an object deleted with ``orphan`` lose their reference to it; then its finalizer is removed.
+- An object whose owners are all gone is deleted. If some owners stay, the references to the other owners (which are
+  gone or wait for their dependents) are removed.
+- An object whose remaining owners all wait for their dependents is deleted, in the foreground if it has dependents.
+- The finalizer foregroundDeletion of a terminating object is removed when no dependent blocks the deletion.
+- If an object is deleted with the policy Orphan, its dependents lose their references to it, and after that its
+  finalizer ``orphan`` is removed.
 
-An owner is looked up by kind and name, a namespaced one in the dependent's own namespace, and must have the uid. An
-object whose owner cannot be determined (its kind is not served, or it is namespaced and the dependent is not) is left
-alone. An Event reports an owner that exists in another namespace.
+An owner is looked up by kind and name (if namespaced, in the dependent's namespace), and its uid must match. An object
+is left alone if an owner cannot be looked up: its kind is not served, or it is namespaced and the dependent is not. An
+Event reports an owner that exists in another namespace.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from kubectl_runtime.apiserver.objectmeta import FOREGROUND, ORPHAN
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, ServedResource, Version
 from kubectl_runtime.apiserver.wire import Object
 
-Place = tuple[str, str]  # (key of the bucket, key of the object)
+Place = tuple[str, str]  # (storage key of the type, key of the object)
 
 COMPONENT = "garbage-collector-controller"
 PER_STEP = 50  # objects per step, so that other requests are served in between
 
 
 class GarbageCollector:
-    """Deletes and orphans dependents. Keeps the place and the dependents of each uid."""
+    """Deletes and orphans dependents. Indexes each object's place and dependents by uid."""
 
     name = "garbage-collector"
 
@@ -40,7 +42,7 @@ class GarbageCollector:
         self._started = False
 
     def start(self, cluster: Cluster) -> None:
-        """Index the stored objects, and observe."""
+        """Index the stored objects, and observe changes."""
         self._places.clear()
         self._dependents.clear()
         for bucket in cluster.storage.buckets.values():
@@ -55,12 +57,12 @@ class GarbageCollector:
         self.start(cluster)
 
     def due(self) -> float | None:
-        """At once if there is something to look at."""
+        """Due at once if an object is queued."""
         return 0.0 if self._queue else None
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Look at some objects."""
+        """Look at some queued objects."""
         for _ in range(min(PER_STEP, len(self._queue))):
             place = self._queue.popleft()
             self._queued.discard(place)
@@ -100,7 +102,7 @@ class GarbageCollector:
         if not dependents:
             del self._dependents[owner]
         if owner in self._places:
-            self._enqueue(self._places[owner])  # it may wait for the deletion of this dependent
+            self._enqueue(self._places[owner])  # the owner may wait for the deletion of this dependent
 
     def _enqueue_dependents(self, uid: str) -> None:
         for place in self._dependents.get(uid, ()):
@@ -151,7 +153,7 @@ class GarbageCollector:
             delete(cluster, resource_type, version, policy=policy)
 
     def _report_misplaced(self, cluster: Cluster, resource_type: ServedResource, version: Version) -> None:
-        """Write an Event, once, about the first owner that is in another namespace."""
+        """Write one Event about the first owner that is in another namespace."""
         for owner in version.owners:
             place = self._places.get(owner.get("uid", ""))
             found = _stored(cluster, place) if place else None

@@ -1,8 +1,8 @@
 """Jobs create Pods, count the Pods that end, and become Complete or Failed.
 
-A Pod is counted once: it has the finalizer ``batch.kubernetes.io/job-tracking`` until its end is in the Job's status.
-In contrast to the real controller, podFailurePolicy, successPolicy and backoffLimitPerIndex are ignored. A Job that
-names another controller (managedBy) is left alone.
+Each Pod is counted once: it has the finalizer ``batch.kubernetes.io/job-tracking`` until its end is counted in the
+Job's status. In contrast to the real controller, podFailurePolicy, successPolicy and backoffLimitPerIndex are ignored.
+A Job that names another controller (managedBy) is left alone.
 
 Ended Jobs are deleted after ``spec.ttlSecondsAfterFinished`` seconds.
 """
@@ -23,12 +23,12 @@ from kubectl_runtime.core.meta.metav1 import format_time
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
-FIRST_BACKOFF, LAST_BACKOFF = 10.0, 600.0  # seconds, as kube-controller-manager's
+FIRST_BACKOFF, LAST_BACKOFF = 10.0, 600.0  # seconds, as in kube-controller-manager
 
 
 @dataclass(slots=True)
 class Census:
-    """A Job's Pods by their state; a Pod that is being deleted may also count as failed."""
+    """A Job's Pods by state. A terminating Pod may also count as failed."""
 
     active: list[Object] = field(default_factory=list)
     terminating: list[Object] = field(default_factory=list)
@@ -41,8 +41,8 @@ class Census:
 
 
 def census(pods: Iterable[Object], *, only_failed: bool) -> Census:
-    """Sort the Pods of a Job. With `only_failed` a Pod that is being deleted counts as failed only once it has ended
-    (podReplacementPolicy Failed)."""
+    """Sort a Job's Pods by state. With `only_failed` (podReplacementPolicy Failed) a terminating Pod counts as failed
+    only once it has ended."""
     found = Census()
     for pod in pods:
         phase, deleting = dig(pod, "status.phase"), "deletionTimestamp" in pod["metadata"]
@@ -60,7 +60,7 @@ def census(pods: Iterable[Object], *, only_failed: bool) -> Census:
 
 
 def is_tracked(pod: Object) -> bool:
-    """Whether the Pod's end is still to be counted."""
+    """Whether the Pod's end has not been counted yet."""
     return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 
@@ -70,7 +70,7 @@ def index_of(pod: Object) -> int | None:
 
 
 def split_indexes(text: str | None) -> set[int]:
-    """The numbers of a list such as ``0,2-4``."""
+    """The numbers in a list such as ``0,2-4``."""
     found: set[int] = set()
     for part in (text or "").split(",") if text else ():
         first, _, last = part.partition("-")
@@ -79,7 +79,7 @@ def split_indexes(text: str | None) -> set[int]:
 
 
 def join_indexes(numbers: Collection[int]) -> str:
-    """The reverse of `split_indexes`: two consecutive numbers are listed, three or more become a range."""
+    """The reverse of `split_indexes`. Three or more consecutive numbers become a range."""
     parts: list[str] = []
     run: list[int] = []
     for number in [*sorted(numbers), None]:
@@ -92,9 +92,9 @@ def join_indexes(numbers: Collection[int]) -> str:
 
 
 def wanted_pods(spec: Object, succeeded: int, active: int) -> int:
-    """How many active Pods there should be."""
+    """How many Pods should be active."""
     parallelism, completions = int(spec.get("parallelism", 1)), spec.get("completions")
-    if completions is None:  # a work queue: once a Pod has succeeded, the others finish
+    if completions is None:  # a work queue: once a Pod has succeeded, no Pods are added
         return active if succeeded else parallelism
     return max(0, min(parallelism, int(completions) - succeeded))
 
@@ -105,7 +105,7 @@ def is_complete(spec: Object, succeeded: int, active: int) -> bool:
 
 
 def failure(spec: Object, status: Object, pods: Census, failed: int, now: datetime) -> tuple[str, str] | None:
-    """The reason why a Job has failed, and its text; None if it has not failed."""
+    """(reason, message) of the failure of a Job; None if the Job has not failed."""
     limit = spec.get("backoffLimit", 6)
     restarts = sum(entry.get("restartCount", 0) for pod in pods.active for entry in (
         *(dig(pod, "status.initContainerStatuses") or ()), *(dig(pod, "status.containerStatuses") or ())))
@@ -118,7 +118,7 @@ def failure(spec: Object, status: Object, pods: Census, failed: int, now: dateti
 
 
 def time_left(spec: Object, status: Object, now: datetime) -> float | None:
-    """Seconds until the Job's deadline; None if it has none, or has not started."""
+    """Seconds until the Job's deadline; None if the Job has no deadline or has not started."""
     limit, start = spec.get("activeDeadlineSeconds"), status.get("startTime")
     if limit is None or start is None:
         return None
@@ -127,7 +127,7 @@ def time_left(spec: Object, status: Object, now: datetime) -> float | None:
 
 
 def retry_delay(pods: Census, now: datetime) -> float:
-    """Seconds until a Pod may be created after the failures since the last success; 0 for at once."""
+    """Seconds until a new Pod may be created; the backoff grows with each failure since the last success."""
     last = max((_end_of(pod, now) for pod in pods.succeeded), default=datetime.min.replace(tzinfo=UTC))
     ends = [end for pod in pods.failed if (end := _end_of(pod, now)) > last]
     if not ends:
@@ -137,7 +137,7 @@ def retry_delay(pods: Census, now: datetime) -> float:
 
 
 def _end_of(pod: Object, now: datetime) -> datetime:
-    """When the last container of a Pod ended, or the Pod was deleted; now if neither is known."""
+    """When a Pod's last container ended, or else when the Pod was deleted; `now` if neither is known."""
     ends = [text for entry in dig(pod, "status.containerStatuses") or ()
             if (text := dig(entry, "state.terminated.finishedAt"))]
     if ends:
@@ -164,7 +164,7 @@ class JobController(KeyQueue):
         self._job_gone = False
 
     def start(self, cluster: Cluster) -> None:
-        """Observe, look at every Job, and release the tracked Pods of Jobs that are gone."""
+        """Observe changes, look at every Job, and release the tracked Pods of Jobs that are gone."""
         super().start(cluster)
         self._job_gone = True
 
@@ -217,7 +217,7 @@ class JobController(KeyQueue):
 
 
 def _count(spec: Object, status: Object, found: Census) -> None:
-    """Add the Pods that ended since the last step. Pods that a suspension ends have not failed."""
+    """Count the Pods that ended since the last step. Pods deleted by a suspension do not count as failed."""
     gone = found.terminating if spec.get("suspend") else []
     for key, pods in (("succeeded", found.succeeded), ("failed", [pod for pod in found.failed if pod not in gone])):
         status[key] = status.get(key, 0) + sum(map(is_tracked, pods))
@@ -230,7 +230,7 @@ def _count(spec: Object, status: Object, found: Census) -> None:
 
 def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, status: Object,
          found: Census) -> list[Object]:
-    """Create or delete Pods. Returns the Pods that were active before and still are."""
+    """Create or delete Pods. Returns the Pods that were active before and still are active."""
     spec, now = job["spec"], cluster.clock.now()
     moment = format_time(now)
     if spec.get("suspend"):
@@ -261,7 +261,7 @@ def _act(queue: JobController, cluster: Cluster, version: Version, job: Object, 
 
 
 def _indexes(spec: Object, status: Object, found: Census, missing: int) -> Iterable[int | None]:
-    """The indexes of `missing` new Pods; None for each Pod of a Job without indexes."""
+    """The completion indexes for `missing` new Pods; None for each Pod if the Job is not Indexed."""
     if spec.get("completionMode") != "Indexed":
         return [None] * missing
     taken = split_indexes(status.get("completedIndexes")) | {index_of(pod) for pod in found.active}
@@ -294,7 +294,7 @@ def _make(cluster: Cluster, version: Version, job: Object, index: int | None) ->
 
 
 def _delete(cluster: Cluster, version: Version, pods: Iterable[Object]) -> list[Object]:
-    """Delete these Pods. Returns the remaining active ones: none."""
+    """Delete these Pods. Returns an empty list, the Pods that remain active."""
     for pod in pods:
         found = cluster.storage.get(PODS, version.namespace, pod["metadata"]["name"])
         if found is not None:
@@ -312,7 +312,8 @@ def _tell_counts(status: Object, found: Census, active: list[Object]) -> None:
 
 def _conclude(cluster: Cluster, version: Version, spec: Object, status: Object, found: Census,
               active: list[Object]) -> None:
-    """Set the conditions with which a Job ends: first the decision, and the end once no Pod is left."""
+    """Set the conditions that end a Job: first the decision (FailureTarget, SuccessCriteriaMet), and once no Pod is
+    left, the end (Failed, Complete)."""
     if spec.get("suspend") or version.deleting:
         return
     now = cluster.clock.now()
@@ -353,7 +354,8 @@ def _condition(status: Object, kind: str, state: str, reason: str, message: str,
 
 
 def _write(cluster: Cluster, version: Version, status: Object, before: Object) -> bool:
-    """Store a status that differs; False if the server refused it. Only `ready` and `terminating` may be zero."""
+    """Write the status if it changed. Returns False if the server refused it. Zeros are left out, except for `ready`
+    and `terminating`."""
     wanted = {key: value for key, value in status.items() if value not in (0, "") or key in ("ready", "terminating")}
     if wanted == before:
         return True
@@ -362,7 +364,7 @@ def _write(cluster: Cluster, version: Version, status: Object, before: Object) -
 
 
 def _release(cluster: Cluster, versions: Iterable[Version], ended: Iterable[Object]) -> None:
-    """Remove the finalizer of Pods whose end is counted."""
+    """Remove the tracking finalizer from Pods whose end has been counted."""
     uids = {pod["metadata"]["uid"] for pod in ended}
     for version in versions:
         current = cluster.storage.get(PODS, version.namespace, version.name)
@@ -376,7 +378,7 @@ def _untrack(cluster: Cluster, pod: Version) -> None:
 
 
 class TtlAfterFinishedController(KeyQueue):
-    """Deletes ended Jobs."""
+    """Deletes ended Jobs after ttlSecondsAfterFinished."""
 
     name = "ttl-after-finished"
     storage = JOBS

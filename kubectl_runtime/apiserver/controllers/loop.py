@@ -1,10 +1,11 @@
-"""`ControlLoop`: a controller of the cluster, as a step function that the core calls on its clock.
+"""`ControlLoop`: a controller of the cluster, whose `step` the core calls whenever the loop is due.
 
 A loop observes every stored change (`Storage.observers`), collects keys (`KeyQueue`), and does a bounded piece of work
 in `step`. `start`, `look_again` and the observers are called under the cluster's lock. `step` takes the lock itself,
-since a loop that calls a test's functions must not hold it (`under_lock` is for the other loops). The lock is released
-while a webhook is called for a controller's request: what the loop has read may be outdated then, so further requests
-name the object's uid and version.
+because a loop must not hold the lock while it calls a test's functions (`under_lock` is for the other loops).
+
+If a controller's request calls a webhook, the lock is released during the call. Objects that the loop has read may be
+outdated after the call, so its further requests name the object's uid and resourceVersion.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ class ControlLoop(Protocol):
     name: str
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every stored object, and begin to observe; called again after a restore."""
+        """Look at every stored object, and begin to observe changes. Called again after a restore."""
 
     def look_again(self, cluster: Cluster) -> None:
         """Look at every stored object again, because a webhook refused a write of this controller, or `step` raised."""
 
     def due(self) -> float | None:
-        """When `step` has work, in monotonic seconds (0 for now); None until something changes. Takes no lock."""
+        """When `step` has work, in monotonic seconds (0 for now); None if only a change can bring work. Takes no lock.
+        """
 
     def step(self, cluster: Cluster) -> None:
-        """Do a bounded piece of work. A step that raises may lose its keys: `look_again` follows."""
+        """Do a bounded piece of work. If the step raises, its keys may be lost, so the core calls `look_again`."""
 
 
 def under_lock(step: Callable[[T, Cluster], None]) -> Callable[[T, Cluster], None]:
-    """Make a `step` that holds the cluster's lock from beginning to end."""
+    """Decorator for a `step` that holds the cluster's lock from beginning to end."""
     @wraps(step)
     def locked(loop: T, cluster: Cluster) -> None:
         with cluster.locked():
@@ -49,20 +51,20 @@ PER_STEP = 50
 
 
 class KeyQueue:
-    """Base of small controllers: subclasses set `storage` and `children`, and reconcile one object at a time."""
+    """The base of most controllers. Subclasses set `storage` and `children`, and reconcile one object at a time."""
 
     name = ""
-    storage = ""  # the key of the type that is reconciled
-    kind = ""  # its kind in the owner references of children
-    children: tuple[str, ...] = ()  # keys of types whose changes enqueue their controller owner
+    storage = ""  # the storage key of the reconciled type
+    kind = ""  # the reconciled type's kind in owner references of children
+    children: tuple[str, ...] = ()  # storage keys of child types: a changed child enqueues its controller owner
 
     def __init__(self) -> None:
         self._keys: dict[str, None] = {}
-        self._later: dict[str, float] = {}  # key -> when to look at it again, in monotonic seconds
+        self._later: dict[str, float] = {}  # key -> when to look at the object again, in monotonic seconds
         self._cluster: Cluster | None = None
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every object of the type, and observe."""
+        """Look at every object of the type, and observe changes."""
         self._keys = dict.fromkeys(cluster.storage.bucket(self.storage).keys)
         self._later.clear()
         if self._cluster is None:
@@ -76,7 +78,7 @@ class KeyQueue:
             self._observe_child(change)
 
     def _observe_child(self, change: Change) -> None:
-        """Enqueue the owner of a changed child, or for an orphan every object that might adopt it."""
+        """Enqueue a changed child's owner. If the child is an orphan, enqueue every object that might adopt it."""
         owners = {f"{version.namespace}/{owner.get('name')}" for version in (change.old, change.new) if version
                   for owner in version.owners if owner.get("controller") and owner.get("kind") == self.kind}
         self._keys |= dict.fromkeys(sorted(owners))
@@ -89,16 +91,16 @@ class KeyQueue:
         self._keys |= dict.fromkeys(cluster.storage.bucket(self.storage).keys)
 
     def look_later(self, cluster: Cluster, version: Version, seconds: float) -> None:
-        """Look at an object again after some time, unless it changes before."""
+        """Look at an object again after `seconds`, or earlier if it changes."""
         self._later[version.key] = cluster.clock.monotonic() + seconds
 
     def due(self) -> float | None:
-        """Now, if an object is waiting; otherwise the time at which the first delayed object is due."""
+        """Due at once if an object is queued, else when the first delayed object is due."""
         return 0.0 if self._keys else min(self._later.values(), default=None)
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Reconcile some objects."""
+        """Reconcile some queued objects."""
         now = cluster.clock.monotonic()
         self._keys |= {key: None for key, when in self._later.items() if when <= now}
         for _ in range(min(PER_STEP, len(self._keys))):
@@ -110,14 +112,16 @@ class KeyQueue:
                 self.reconcile(cluster, version)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Reconcile one object; overridden."""
+        """Reconcile one object. Subclasses override this."""
         raise AssertionError(f"{type(self).__name__} reconciles nothing")
 
 
 def record_event(cluster: Cluster, of: Kind, version: Version, reason: str, message: str, *, component: str,
                  kind: str = "Normal", versioned: bool = True, agent: str = MANAGER) -> None:
-    """Write one Event about an object of a type, in the object's namespace or in default; none if the type is not
-    served. `versioned` adds the object's resourceVersion; `agent` is the requesting component."""
+    """Write one Event about an object, in the object's namespace or in ``default``; no Event if `of` is not served.
+
+    `versioned` adds the object's resourceVersion. `agent` is the component that makes the request.
+    """
     resource_type = type_of(cluster, of)
     if resource_type is None:
         return

@@ -1,4 +1,4 @@
-"""The namespace controller empties a terminating Namespace, reports remaining objects, and then removes it."""
+"""The namespace controller: empties terminating Namespaces, reports remaining objects, and removes the Namespaces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NamespaceController:
         self._started = False
 
     def start(self, cluster: Cluster) -> None:
-        """Find the terminating namespaces, and observe."""
+        """Find the terminating namespaces, and observe changes."""
         self._deleting = {version.name for version in cluster.storage.bucket(STORAGE).scan("") if version.deleting}
         self._terminating = dict.fromkeys(sorted(self._deleting))
         if not self._started:
@@ -45,12 +45,12 @@ class NamespaceController:
         self._terminating |= dict.fromkeys(sorted(self._deleting))
 
     def due(self) -> float | None:
-        """At once if there is a namespace to look at."""
+        """Due at once if a namespace is queued."""
         return 0.0 if self._terminating else None
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Delete some objects of one namespace, and the namespace when it is empty."""
+        """Delete some objects of one terminating namespace, and the namespace itself once it is empty."""
         name = next(iter(self._terminating), None)
         if name is None:
             return
@@ -59,7 +59,7 @@ class NamespaceController:
         if namespace is None or not namespace.deleting:
             return
         if not self._delete_contents(cluster, name):
-            self._terminating[name] = None  # there is more to delete
+            self._terminating[name] = None  # more objects have to be deleted
             return
         namespace = cluster.storage.get(STORAGE, "", name)  # webhook calls may have changed it
         if namespace is None:
@@ -67,7 +67,7 @@ class NamespaceController:
         remaining = self._remaining(cluster, name)
         if remaining:
             self._tell(cluster, namespace, remaining)
-            self._terminating.pop(name, None)  # its own write is no reason to look again
+            self._terminating.pop(name, None)  # the controller's own write does not enqueue the namespace
         else:
             self._finalize(cluster, namespace)
 
@@ -78,7 +78,7 @@ class NamespaceController:
         return {key: versions for key, versions in sorted(found.items()) if versions}
 
     def _delete_contents(self, cluster: Cluster, name: str) -> bool:
-        """Ask for the deletion of the contents. Returns whether the deletion of all objects was requested."""
+        """Request the deletion of the namespace's objects. Returns whether this was done for all objects."""
         left = PER_STEP
         for key, versions in self._remaining(cluster, name).items():
             for version in versions:
@@ -88,7 +88,7 @@ class NamespaceController:
                     return False
                 before = cluster.turned_away
                 delete(cluster, key, version, policy="Background")
-                left -= cluster.turned_away == before  # an object that a webhook keeps must not block the rest forever
+                left -= cluster.turned_away == before  # an object that a webhook keeps must not block others
         return True
 
     @staticmethod
@@ -120,7 +120,8 @@ class NamespaceController:
 
 
 def _conditions(remaining: dict[str, list[Version]]) -> list[tuple[str, str, str, str]]:
-    """The conditions (type, status, reason, message). Pods within their grace period do not count as remaining."""
+    """A Namespace's conditions as (type, status, reason, message). Pods within their grace period do not count as
+    remaining."""
     counts = []
     finalizers: dict[str, int] = {}
     for key, versions in remaining.items():

@@ -1,6 +1,7 @@
-"""ControllerRevisions: the templates that a StatefulSet or DaemonSet has had.
+"""ControllerRevisions: the previous and current templates of a StatefulSet or DaemonSet.
 
-Each template is kept as a ControllerRevision with a rising number. A template that comes back gets a new number.
+Each template is kept as a ControllerRevision with an increasing number. If a set returns to an old template, the old
+revision gets a new number.
 """
 from __future__ import annotations
 
@@ -20,19 +21,19 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 @dataclass(slots=True)
 class Revision:
-    """One template of a set."""
+    """One ControllerRevision, which holds one template of a set."""
 
     version: Version
     obj: Object
 
     @property
     def name(self) -> str:
-        """``SET-HASH``."""
+        """The revision's name, ``SET-HASH``."""
         return self.version.name
 
     @property
     def number(self) -> int:
-        """A number that rises with each template."""
+        """The revision's number, which increases with each template change."""
         return int(self.obj.get("revision") or 0)
 
     @property
@@ -42,7 +43,7 @@ class Revision:
 
 
 def template_hash(data: Object, collisions: int = 0) -> str:
-    """The hash of a revision's data, as kube-controller-manager has it: 32-bit FNV-1, in letters of generated names."""
+    """The hash of a revision's data as in kube-controller-manager: 32-bit FNV-1, in the letters of generated names."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -53,14 +54,14 @@ def template_hash(data: Object, collisions: int = 0) -> str:
 
 
 def owned(cluster: Cluster, owner: Version) -> list[Revision]:
-    """The revisions of a set, oldest first."""
+    """A set's revisions, oldest first."""
     found = [Revision(version, version.decode()) for version in cluster.storage.bucket(REVISIONS).scan(owner.namespace)
              if any(ref.get("uid") == owner.uid for ref in version.owners)]
     return sorted(found, key=lambda revision: (revision.number, revision.name))
 
 
 def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: str) -> list[Revision]:
-    """The revisions of a set. The last is that of its present template, which is created if there is none.
+    """A set's revisions. The last one is the revision of the current template, and is created if missing.
 
     `label` is the label key of the hash. The result is empty if the server refused to store the revision.
     """
@@ -92,7 +93,7 @@ def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: s
 
 
 def forget(cluster: Cluster, revisions: list[Revision], used: Collection[str], limit: int) -> None:
-    """Delete the oldest unused revisions beyond the limit."""
+    """Delete the oldest unused revisions, down to the limit."""
     unused = [revision for revision in revisions if revision.name not in used]
     for revision in unused[:max(0, len(unused) - limit)]:
         delete(cluster, REVISIONS, revision.version)

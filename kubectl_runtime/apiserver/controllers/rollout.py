@@ -1,8 +1,8 @@
 """The arithmetic of a Deployment's rollout and status: sizes of ReplicaSets, counts, conditions. Pure functions.
 
-A ReplicaSet's annotations record the Deployment's size for which it was last scaled: `desired` replicas, and `most`,
-the replicas with the surge. They distinguish a changed size of the Deployment from a step of a rollout. The status has
-counts and the conditions Available and Progressing.
+A ReplicaSet's annotations record which size of the Deployment it was last scaled for: the desired replicas (`DESIRED`),
+and the replicas including the surge (`MOST`). The annotations distinguish a changed size of the Deployment from a step
+of a rollout. The status has counts and the conditions Available and Progressing.
 """
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DESIRED, MOST = "deployment.kubernetes.io/desired-replicas", "deployment.kuberne
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of a rollout: wanted replicas, surge, and how many fewer may be available."""
+    """The bounds of a rollout: wanted replicas, maximum surge, and maximum unavailable replicas."""
 
     replicas: int
     surge: int
@@ -30,7 +30,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One ReplicaSet: the replicas of its spec, the available ones, and `max-replicas` of its annotations."""
+    """One ReplicaSet's replicas (from its spec), available replicas, and annotation ``max-replicas``."""
 
     replicas: int
     available: int
@@ -38,7 +38,7 @@ class Size:
 
 
 def limits_of(spec: Object) -> Limits:
-    """The limits of a Deployment's spec; only a rolling update has a surge and unavailable replicas."""
+    """The limits that a Deployment's spec sets. Only RollingUpdate allows a surge and unavailable replicas."""
     replicas = spec.get("replicas", 1)
     rolling = dig(spec, "strategy.rollingUpdate")
     if rolling is None or dig(spec, "strategy.type") == "Recreate":
@@ -46,7 +46,7 @@ def limits_of(spec: Object) -> Limits:
     surge = _share(rolling.get("maxSurge", 0), replicas, up=True)
     unavailable = _share(rolling.get("maxUnavailable", 0), replicas, up=False)
     if not surge and not unavailable:
-        unavailable = 1  # otherwise the rollout could not start
+        unavailable = 1  # if both were 0, the rollout could not start
     return Limits(replicas, surge, min(unavailable, replicas))
 
 
@@ -58,7 +58,7 @@ def _share(value: Any, whole: int, *, up: bool) -> int:
 
 
 def new_replicas(limits: Limits, new: int, others: int) -> int:
-    """The new size of the newest ReplicaSet, which has `new` replicas while the older ones have `others`."""
+    """The next size of the newest ReplicaSet, which has `new` replicas while the older ones have `others`."""
     if new >= limits.replicas:
         return limits.replicas
     room = limits.replicas + limits.surge - new - others
@@ -66,9 +66,9 @@ def new_replicas(limits: Limits, new: int, others: int) -> int:
 
 
 def old_replicas(limits: Limits, new: Size, old: Mapping[str, Size]) -> dict[str, int]:
-    """The sizes of older ReplicaSets, oldest first, after one step down; only sizes that change.
+    """The sizes of older ReplicaSets after one step down, oldest first. Only changed sizes are returned.
 
-    Unavailable replicas go first, then available ones as long as enough are left.
+    Unavailable replicas are removed first, then available replicas as long as enough are left.
     """
     least = limits.replicas - limits.unavailable
     total = new.replicas + sum(size.replicas for size in old.values())
@@ -89,7 +89,7 @@ def old_replicas(limits: Limits, new: Size, old: Mapping[str, Size]) -> dict[str
 
 
 def proportional(limits: Limits, sizes: Mapping[str, Size]) -> dict[str, int]:
-    """The sizes of several ReplicaSets when the Deployment is scaled during a rollout; largest first."""
+    """The new sizes of several ReplicaSets (largest first) when the Deployment is scaled during a rollout."""
     total = sum(size.replicas for size in sizes.values())
     allowed = limits.replicas + limits.surge if limits.replicas else 0
     left = allowed - total
@@ -117,7 +117,8 @@ def condition(status: Object, kind: str) -> Object | None:
 
 def set_condition(status: Object, kind: str, state: str, reason: str, message: str, now: str, *,
                   renew: bool = False) -> None:
-    """Set a condition, at the end of the list, unless it already has this state and reason (`renew`: even then)."""
+    """Set a condition and move it to the end of the list. If it already has this state and reason, change it only with
+    `renew`."""
     known = condition(status, kind)
     if known and known["status"] == state and known["reason"] == reason and not renew:
         return
@@ -128,7 +129,7 @@ def set_condition(status: Object, kind: str, state: str, reason: str, message: s
 
 
 def counted(deployment: Object, sets: Iterable[Object], newest: Object | None, limits: Limits, now: str) -> Object:
-    """The status computed from the ReplicaSets: counts and the condition Available; Progressing is unchanged."""
+    """The status computed from the ReplicaSets: the counts and the condition Available. Progressing is unchanged."""
     statuses = [replica_set.get("status") or {} for replica_set in sets]
     sums = {key: sum(status.get(key, 0) for status in statuses)
             for key in ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")}
@@ -153,7 +154,7 @@ def complete(deployment: Object, status: Object) -> bool:
 
 
 def tell_progress(deployment: Object, status: Object, newest: Object | None, now: datetime) -> float | None:
-    """Set the condition Progressing. Returns the seconds until its deadline, None if there is none."""
+    """Set the condition Progressing. Returns the seconds until the progress deadline, or None without a deadline."""
     deadline: float = deployment["spec"].get("progressDeadlineSeconds", NEVER)
     if deadline == NEVER:
         status["conditions"] = [entry for entry in status["conditions"] if entry["type"] != "Progressing"]
@@ -181,7 +182,7 @@ def tell_progress(deployment: Object, status: Object, newest: Object | None, now
 
 
 def _progressing(before: Object, status: Object) -> bool:
-    """Whether more Pods are updated, ready or available, or fewer old ones left, than in the status before."""
+    """Whether more Pods are updated, ready or available, or fewer old Pods exist, than in the previous status."""
     def old(counts: Object) -> int:
         return int(counts.get("replicas", 0) - counts.get("updatedReplicas", 0))
 
@@ -190,7 +191,7 @@ def _progressing(before: Object, status: Object) -> bool:
 
 
 def change_of(status: Object) -> Object:
-    """A status as a merge patch: zero counts are left out, except for that of terminating Pods."""
+    """A status as a merge patch that removes zero counts, except for the count of terminating Pods."""
     return {key: None if key in _COUNTS and not value else value for key, value in status.items()}
 
 

@@ -3,14 +3,16 @@
 One step of the controller for a StatefulSet:
 
 - A Pod that has ended is deleted, and created again under its name.
-- A missing Pod is created with its claims. OrderedReady: one at a time, when the Pods before it are available.
-- If there are too many Pods, the Pod with the highest number is deleted. OrderedReady: one at a time, when the others
-  are healthy.
-- After a change of the template RollingUpdate deletes the highest Pod of an old revision from `partition` on, when the
-  Pods above it are healthy. OnDelete deletes nothing; a Pod that a client deletes comes back with the new template.
+- A missing Pod is created with its claims. With OrderedReady, Pods are created one at a time, when the Pods before are
+  available.
+- If there are too many Pods, the Pod with the highest ordinal is deleted. With OrderedReady, Pods are deleted one at a
+  time, when the others are healthy.
+- After a change of the template, RollingUpdate deletes the highest Pod with an old revision whose ordinal is at least
+  `partition`, when the Pods above it are healthy. OnDelete deletes nothing. If a client deletes a Pod, the Pod is
+  created again with the new template.
 
-Claims stay unless persistentVolumeClaimRetentionPolicy says otherwise: then the set or the deleted Pod owns them, and
-the garbage collector deletes them. The controller observes each of its own changes.
+With the persistentVolumeClaimRetentionPolicy Retain, claims stay. With Delete, the set or the deleted Pod owns the
+claims, and the garbage collector deletes them. The controller observes each of its own changes.
 """
 from __future__ import annotations
 
@@ -62,7 +64,7 @@ class StatefulSetController(KeyQueue):
 
     def _observe(self, bucket: Bucket, change: Change) -> None:
         super()._observe(bucket, change)
-        if bucket.key == CLAIMS and change.deleted:  # a Pod may need it again
+        if bucket.key == CLAIMS and change.deleted:  # a Pod may need the claim again
             self._keys |= {version.key: None for version in
                            self._cluster.storage.bucket(SETS).scan(change.new.namespace)} if self._cluster else {}
 
@@ -100,7 +102,7 @@ class StatefulSetController(KeyQueue):
 
 
 def ordinal_of(owner: str, pod: str) -> int | None:
-    """The number of a Pod of a set; None for the name of another Pod."""
+    """The ordinal in the name of a set's Pod; None if the name is not one of the set's."""
     prefix, _, number = pod.rpartition("-")
     return int(number) if prefix == owner and number.isdecimal() and str(int(number)) == number else None
 
@@ -140,7 +142,7 @@ class OneSet:
         self.condemned = sorted((ordinal for ordinal in members if not self.start <= ordinal < self.end), reverse=True)
 
     def advance(self) -> bool:
-        """Take the next step. Returns whether something was done, or has to be waited for."""
+        """Take the next step. Returns whether something was done or the set has to wait."""
         changed = 0
         for ordinal in range(self.start, self.end):
             acted, waits = self._advance_one(ordinal)
@@ -150,7 +152,8 @@ class OneSet:
         return self._scale_down() or bool(changed) or self._update()
 
     def _advance_one(self, ordinal: int) -> tuple[bool, bool]:
-        """Move one Pod forward. Returns whether something was done, and whether the Pods after it have to wait."""
+        """Take one Pod a step forward. Returns whether something was done, and whether the Pods after it have to wait.
+        """
         one = self.members.get(ordinal)
         if one is None:
             self._make(ordinal)
@@ -192,7 +195,7 @@ class OneSet:
     # --- Pods ---------------------------------------------------------------------------------------------------------
 
     def _revision_for(self, ordinal: int) -> Revision:
-        """The revision with which a missing Pod is created."""
+        """The revision that a missing Pod is created with."""
         if self.spec["updateStrategy"]["type"] != "RollingUpdate":
             return self.update
         partition = int(dig(self.spec, "updateStrategy.rollingUpdate.partition") or 0)
@@ -229,7 +232,7 @@ class OneSet:
         return f"{template['metadata']['name']}-{self.version.name}-{ordinal}"
 
     def _make_claims(self, ordinal: int) -> bool:
-        """Create the missing claims of a Pod. Returns whether all exist and none is being deleted."""
+        """Create a Pod's missing claims. Returns whether all claims exist and none is terminating."""
         for template in self.spec.get("volumeClaimTemplates") or ():
             name = self._claim_name(template, ordinal)
             known = self.cluster.storage.get(CLAIMS, self.version.namespace, name)
@@ -258,7 +261,7 @@ class OneSet:
         return str(dig(self.spec, f"persistentVolumeClaimRetentionPolicy.{when}") or "Retain")
 
     def keep_claims(self) -> None:
-        """Give the claims of Pods the owners of the retention policy."""
+        """Give the Pods' claims the owner references that the retention policy asks for."""
         for ordinal, one in self.members.items():
             pod = {"apiVersion": "v1", "kind": "Pod", "name": one.version.name, "uid": one.version.uid}
             wanted: Object | None = self._owner() if self._retention("whenDeleted") == "Delete" else None
