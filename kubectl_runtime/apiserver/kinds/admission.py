@@ -1,7 +1,7 @@
 """Webhook configurations, and admission policies with their bindings.
 
-Each expression of a policy is compiled. A policy whose expressions cannot be evaluated here (without the extra `cel`,
-or with a name that the engine does not know) is refused with the reason.
+Each expression of a policy is compiled. If an expression cannot be evaluated here, because the extra `cel` is missing
+or the engine does not know a name, the policy is refused with the reason.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FAILURE_POLICY = r.choice("Fail", "Ignore")
 
 
 def _filled_text(why: str = "") -> r.Check:
-    """Refuse a blank text."""
+    """Refuse an empty text and a text of blanks."""
     return r.required(why, unless=lambda value: bool((value or "").strip()))
 
 
@@ -68,7 +68,7 @@ SERVICE_ADDRESS = r.Rules(
     ("path", _url_path),
 )
 
-#: The location of a webhook: a URL, or a Service.
+#: A webhook's clientConfig: a URL or a Service.
 CLIENT = r.Rules(
     r.when(lambda config: r.has("url")(config) == r.has("service")(config),
            ("", r.missing("exactly one of url or service is required"))),
@@ -79,7 +79,7 @@ CLIENT = r.Rules(
 
 
 def _starred(what: str) -> r.Check:
-    """Refuse an empty list, and a star beside other values."""
+    """Refuse an empty list, and a ``*`` beside other values."""
     return lambda values, path: (
         (errors.required(path),) if not values else
         (errors.invalid_value(path, values, f"if '*' is present, must not specify other {what}"),)
@@ -116,7 +116,7 @@ def _compiles(expression: str | None, path: str) -> Iterator[Cause]:
 
 
 def _condition(*checks: r.Check) -> r.Rules:
-    """A match condition, with further checks of its expression."""
+    """The rules of a match condition, with further `checks` of its expression."""
     return r.Rules(("expression", _filled_text(), *checks), ("name", r.REQUIRED, r.QUALIFIED, r.UNIQUE))
 
 
@@ -162,7 +162,7 @@ class WebhookStrategy(BuiltinStrategy):
 
 
 class MutatingWebhookStrategy(WebhookStrategy):
-    """MutatingWebhookConfigurations; their webhooks are by default called once."""
+    """MutatingWebhookConfigurations. By default, reinvocationPolicy is Never."""
 
     defaults = WebhookStrategy.defaults | r.Defaults({"webhooks[*].reinvocationPolicy": "Never"})
 
@@ -176,7 +176,7 @@ _MATCH = r.Rules(_MATCH_POLICY, *_SELECTORS, ("resourceRules[*]", RULE), ("exclu
 
 
 def _annotations(obj: Object, path: str) -> Iterator[Cause]:
-    """The causes of invalid audit annotation keys, which the policy's name qualifies."""
+    """The causes of invalid audit annotation keys. The policy's name is the prefix of each key."""
     for index, annotation in enumerate(obj["spec"].get("auditAnnotations") or ()):
         at = f"{path}spec.auditAnnotations[{index}]"
         key = f"{obj['metadata'].get('name', '')}/{annotation.get('key') or ''}"
@@ -186,7 +186,7 @@ def _annotations(obj: Object, path: str) -> Iterator[Cause]:
 
 
 def _expression_causes(spec: Object, path: str) -> Iterator[Cause]:
-    """The causes of a policy's expressions that do not compile."""
+    """The causes of expressions in a policy that do not compile."""
     try:
         known = Expressions((), has_params=bool(spec.get("paramKind")))
     except MissingExtra as error:
@@ -214,7 +214,7 @@ def _expression_causes(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _expressions(spec: Object, path: str) -> Iterator[tuple[str, str, Kind]]:
-    """(path, expression, kind of its result) of all expressions except the variables."""
+    """(path, expression, result kind) of all expressions in a policy's spec, except its variables."""
     for field, key, kind in (("matchConditions", "expression", BOOL), ("validations", "expression", BOOL),
                              ("validations", "messageExpression", STRING),
                              ("auditAnnotations", "valueExpression", ANNOTATION)):
@@ -238,7 +238,7 @@ _POLICY = (
 
 
 def _patch(patch_type: str, key: str) -> r.When:
-    """The rows for the patch that a type of mutation has."""
+    """The rows for the patch field (`key`) that belongs to a patchType."""
     return r.when(r.equals("patchType", patch_type),
                   (key, r.present(f"must be specified when patchType is {patch_type}"), r.Rules(_EXPRESSION)))
 
@@ -307,7 +307,7 @@ def _actions(given: list[str] | None, path: str) -> Iterator[Cause]:
 
 
 class ValidatingBindingStrategy(MutatingBindingStrategy):
-    """ValidatingAdmissionPolicyBindings, which name the actions of a denial."""
+    """ValidatingAdmissionPolicyBindings, which also have validationActions."""
 
     rules = r.Rules(*_BINDING, ("spec.validationActions", r.required("at least one validation action is required"),
                               _actions))

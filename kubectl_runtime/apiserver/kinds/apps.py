@@ -1,4 +1,4 @@
-"""Workloads: the kinds of apps, ReplicationControllers and PodTemplates."""
+"""Workloads: the kinds of the group apps, ReplicationControllers and PodTemplates."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def _status(*counted: str) -> r.Rules:
 
 
 def _selector(kind: str, *, required: bool = True, broken: str | None = "") -> tuple[r.Row, ...]:
-    """The rows of a selector, and of the template's labels, which a valid selector must match.
+    """The rows of a selector, and of the template's labels, which the selector must match.
 
-    `broken` is an additional text for an invalid selector; None adds nothing.
+    An invalid selector gets a further cause with the text `broken`; None adds no such cause.
     """
     def check(spec: Object, path: str) -> Iterator[Cause]:
         selector, at = spec.get("selector"), f"{path}.selector"
@@ -77,13 +77,13 @@ def _selector(kind: str, *, required: bool = True, broken: str | None = "") -> t
 
 def _mismatch(spec: Object, selector: LabelSelector | None) -> Iterator[Cause]:
     labels = dig(spec, "template.metadata.labels")
-    if selector is None or not selector.matches(labels or {}):  # a missing selector selects nothing, and is refused too
+    if selector is None or not selector.matches(labels or {}):  # a missing selector selects nothing
         yield errors.invalid_value("spec.template.metadata.labels", labels,
                                    "`selector` does not match template `labels`")
 
 
 def _template(pods_of: str) -> tuple[r.Row, ...]:
-    """The rows of a template of Pods whose restartPolicy is Always."""
+    """The rows of a Pod template whose restartPolicy must be Always."""
     return (
         ("spec.template", lambda template, path: template_causes(template or {}, path)),
         ("spec.template.spec.restartPolicy", r.choice("Always")),
@@ -96,7 +96,7 @@ class WorkloadStrategy(BuiltinStrategy):
     """The common part of Deployments, ReplicaSets, StatefulSets and DaemonSets."""
 
     has_generation = True
-    names_hosts = True  # names of Pods derive from this object's name, so it should be a DNS label
+    names_hosts = True  # Pod names derive from this object's name, so the name should be a DNS label
     defaults = r.Defaults(_TEMPLATE)
 
     def default(self, obj: Object) -> None:
@@ -105,7 +105,7 @@ class WorkloadStrategy(BuiltinStrategy):
             default_pod_spec(template["spec"])
 
     def blank_shown(self) -> Object:
-        """The empty object of a bookmark, which has `replicas: 0` for the scalable kinds of apps."""
+        """The empty object in a watch bookmark. It has `replicas: 0` for the scalable kinds of the group apps."""
         shown = self.blank()
         if self.scale_paths() and self.type_name.startswith("apps."):
             shown["spec"]["replicas"] = 0
@@ -115,14 +115,14 @@ class WorkloadStrategy(BuiltinStrategy):
         return "spec.replicas", "status.replicas", "spec.selector"
 
     def scale_selector(self, obj: Object, path: str) -> str:
-        """The selector as text; a ReplicationController's selector is a plain map."""
+        """The selector as text. (A ReplicationController's selector is a plain map.)"""
         selector = dig(obj, path) or {}
         if selector and not {"matchLabels", "matchExpressions"} & set(selector):
             selector = {"matchLabels": selector}
         return "" if (text := selector_text(selector)) == "<none>" else text
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The template's warnings when the spec changes, and one for a name that is not a good hostname."""
+        """The template's warnings if the spec changes, and a warning for a name that is not a good hostname."""
         if old is not None and old["metadata"].get("generation") == obj["metadata"].get("generation"):
             return []
         names = name_warnings(obj["metadata"].get("name", "")) if old is None and self.names_hosts else []
@@ -145,7 +145,7 @@ def _rolling_by_default(update: Object) -> Object | None:
 
 
 def _shown_type(update: Object) -> Object:
-    """An update strategy of an unknown type in the form of the real server's internal type."""
+    """An update strategy with an unknown type, as the real server prints its internal type."""
     return {"Type": update.get("type"), "RollingUpdate": None}
 
 
@@ -156,7 +156,7 @@ def _deadline(spec: Object, path: str) -> Iterator[Cause]:
 
 
 class DeploymentStrategy(WorkloadStrategy):
-    """Deployments; by default one replica and a rolling update by quarters."""
+    """Deployments. By default they have one replica and a RollingUpdate with 25 % surge and 25 % unavailable."""
 
     status_keeps = ("labels",)
     defaults = r.Defaults({
@@ -187,12 +187,12 @@ class DeploymentStrategy(WorkloadStrategy):
     status_rules = _status("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def generation_part(self, obj: Object) -> Any:
-        """The spec and the annotations, which the controller copies to ReplicaSets."""
+        """The spec and the annotations, because the controller copies annotations to ReplicaSets."""
         return obj.get("spec"), obj.get("metadata", {}).get("annotations")
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    """ReplicaSets; by default one replica."""
+    """ReplicaSets. By default they have one replica."""
 
     defaults = r.Defaults({**_TEMPLATE, "spec.replicas": 1})
     rules = r.Rules(
@@ -206,7 +206,7 @@ class ReplicaSetStrategy(WorkloadStrategy):
 
 
 class ReplicationControllerStrategy(WorkloadStrategy):
-    """ReplicationControllers: their selector is a map that defaults to the template's labels, and may change."""
+    """ReplicationControllers. Their selector is a map, defaults to the template's labels, and may change."""
 
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         "status.replicas": lambda obj: str((obj.get("status") or {}).get("replicas", 0))}
@@ -225,13 +225,13 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     status_rules = ReplicaSetStrategy.status_rules
 
     def default(self, obj: Object) -> None:
-        """Fill in the defaults of the kind, and the template's labels for the object itself."""
+        """Fill in the kind's defaults, and give the object the template's labels if it has none."""
         super().default(obj)
         if labels := dig(obj["spec"], "template.metadata.labels"):
             put_default(obj.setdefault("metadata", {}), "labels", dict(labels))
 
     def default_orphans(self) -> bool:
-        """True: v1 is older than garbage collection, so the default is to orphan."""
+        """True, because ReplicationControllers are older than garbage collection: a deletion orphans by default."""
         return True
 
 
@@ -257,7 +257,7 @@ _NOT_MUTABLE = (f"updates to statefulset spec for fields other than {', '.join(m
 
 
 def _with_claims(spec: Object, path: str) -> Iterator[Cause]:
-    """The causes of the template, with the volumes that the claims become."""
+    """The causes of an invalid template, checked with the volumes that volumeClaimTemplates add."""
     template = dict(spec.get("template") or {})
     known = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
     if known:
@@ -282,10 +282,10 @@ def _partition(update: Object, path: str) -> Iterator[Cause]:
 
 
 class StatefulSetStrategy(WorkloadStrategy):
-    """StatefulSets: ordered Pods, a rolling update, volumes that stay."""
+    """StatefulSets. By default Pods are ordered, updates are rolling, and claims are retained."""
 
     names_hosts = False
-    name_errors = staticmethod(dns_label_errors)  # since Pods have it in their hostname
+    name_errors = staticmethod(dns_label_errors)  # because Pods' hostnames contain the name
     dropped = ("spec.updateStrategy.rollingUpdate.maxUnavailable",)
     defaults = r.Defaults({
         **_TEMPLATE, "spec.podManagementPolicy": "OrderedReady",
@@ -327,7 +327,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         found = super().warnings(obj, old)
-        part = "" if old is None else ".Spec"  # surprising: the real server's path differs at updates
+        part = "" if old is None else ".Spec"  # the real server's path differs on update
         for index, claim in enumerate(obj["spec"].get("volumeClaimTemplates") or ()):
             found += claim_spec_warnings(claim.get("spec") or {}, f"spec.volumeClaimTemplates[{index}]{part}")
         if (obj["spec"].get("revisionHistoryLimit") or 0) < 0:
@@ -348,7 +348,7 @@ def _one_of_both(rolling: Object, path: str) -> Iterator[Cause]:
 
 
 class DaemonSetStrategy(WorkloadStrategy):
-    """DaemonSets: no replicas, no scale; by default a rolling update, one Node at a time."""
+    """DaemonSets. They have no replicas and no /scale. By default they update one Node at a time."""
 
     names_hosts = False
     defaults = r.Defaults({
@@ -358,8 +358,8 @@ class DaemonSetStrategy(WorkloadStrategy):
         "spec.updateStrategy.rollingUpdate.maxSurge": 0,
         "spec.revisionHistoryLimit": 10})
     rules = r.Rules(
-        ("spec.selector", r.FIXED),  # surprising: in contrast to Deployments, before everything else
-        *_selector("daemonset", required=False, broken=None),  # a missing selector fails at the template's labels
+        ("spec.selector", r.FIXED),  # as in the real server, this check comes first, unlike for Deployments
+        *_selector("daemonset", required=False, broken=None),  # without a selector, the labels do not match
         *_template("DaemonSet"),
         ("spec.minReadySeconds", r.NATURAL),
         ("spec.updateStrategy", r.Rules(
@@ -375,7 +375,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     status_rules = _status()
 
     def default(self, obj: Object) -> None:
-        """Fill in the defaults of the kind, and the annotation that replaces a former field."""
+        """Fill in the kind's defaults, and the annotation that replaces the former field templateGeneration."""
         super().default(obj)
         annotations = obj["metadata"].get("annotations") or {}
         obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: annotations.get(TEMPLATE_GENERATION, "0")}
@@ -384,27 +384,27 @@ class DaemonSetStrategy(WorkloadStrategy):
             put_default(update["rollingUpdate"], "maxUnavailable", 1)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Number the first template."""
+        """Give the first template the generation 1."""
         super().prepare_create(obj, ctx)
         obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Increase the number of the template when it changes, whatever the client wrote."""
+        """Increase the template generation if the template changes, whatever the client wrote."""
         super().prepare_update(new, old, subresource, ctx)
         before = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION, "0"))
         changed = new["spec"].get("template") != old["spec"].get("template")
         new["metadata"]["annotations"][TEMPLATE_GENERATION] = str(before + changed)
 
     def scale_paths(self) -> tuple[str, str, str] | None:
-        """None: there is no /scale."""
+        """None, because DaemonSets have no /scale."""
         return None
 
 
 class ControllerRevisionStrategy(BuiltinStrategy):
-    """ControllerRevisions: their data cannot change.
+    """ControllerRevisions, whose data cannot change.
 
-    The real server keeps the text of data and compares that. A patch writes it without blanks, so that every patch of a
-    revision that was created with blanks in its data is refused.
+    The real server keeps the JSON text of `data` and compares texts. A patch writes the text without blanks. So if a
+    revision was created with blanks in its data, every patch of the revision is refused.
     """
 
     rules = r.Rules(
@@ -416,13 +416,13 @@ class ControllerRevisionStrategy(BuiltinStrategy):
     update_rules = r.Rules(("revision", r.NATURAL), ("data", r.FIXED))
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Keep the text of data that a client sent."""
+        """Keep the JSON text of `data` as the client sent it."""
         if (text := _spaced_data(ctx.sent)) is not None:
             obj["data"] = text
         return False
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Refuse a change of `data`; in a patch also equal data that is written differently."""
+        """Refuse a change of `data`. In a patch, equal data with a different text is refused too."""
         causes = super().validate_update(new, old, subresource, ctx)
         if not ctx.sent and _spaced_data(ctx.stored_bytes) is not None and new.get("data") == old.get("data"):
             causes.append(errors.immutable("data", new.get("data")))
@@ -434,7 +434,7 @@ class _WithData(msgspec.Struct):
 
 
 def _spaced_data(body: bytes) -> msgspec.Raw | None:
-    """The text of the field data in a JSON object if it has blanks, which are not in texts; else None."""
+    """The JSON text of the field `data` in a JSON object, if it has blanks outside of strings; else None."""
     try:
         text = decoded(body, _WithData).data
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers: stored and validated as autoscaling/v2; v1 has only a target for CPU utilization."""
+"""HorizontalPodAutoscalers. They are stored and validated as autoscaling/v2; v1 has only a CPU utilization target."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ _SCALING = r.Rules(
 )
 
 
-METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"  # where v1 keeps metrics that it cannot express
+METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"  # holds the metrics that v1 has no field for
 _PERCENT = {"type": "Percent", "value": 100, "periodSeconds": 15}
 _BEHAVIOR: dict[str, Object] = {
     "scaleUp": {"stabilizationWindowSeconds": 0, "selectPolicy": "Max",
@@ -145,7 +145,7 @@ class AutoscalerStrategy(BuiltinStrategy):
     status_rules = r.Rules(("status.currentReplicas", r.NATURAL), ("status.desiredReplicas", r.NATURAL))
 
     def default(self, obj: Object) -> None:
-        """Fill in one replica as the minimum, and 80 % CPU if no metric is named."""
+        """Fill in minReplicas 1, and a target of 80 % CPU utilization if there are no metrics."""
         spec = obj["spec"]
         put_default(spec, "minReplicas", 1)
         if self.type_name.startswith("autoscaling.v2") and not spec.get("metrics"):
@@ -160,17 +160,17 @@ class OldAutoscalerStrategy(AutoscalerStrategy):
 
     @property
     def converts(self) -> bool:
-        """True: the stored form is v2's."""
+        """True, because the object is stored as v2."""
         return True
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """The object as autoscaling/v2, with the metrics that an earlier answer put into the annotation."""
+        """The object as autoscaling/v2, with the metrics from the annotation that `from_storage` wrote."""
         stored = json_copy(obj)
         spec, status = stored["spec"], stored.get("status") or {}
         metrics = [_cpu(spec.pop(_CPU_TARGET))] if spec.get(_CPU_TARGET) is not None else []
         annotations = stored["metadata"].get("annotations") or {}
         kept = annotations.pop(METRICS_ANNOTATION, "")
-        with contextlib.suppress(ValueError):  # a client may have written anything there
+        with contextlib.suppress(ValueError):  # a client may have written anything into the annotation
             metrics += json.loads(kept) if kept else []
         spec["metrics"] = metrics or [_cpu(80)]
         if (current := status.pop(_CURRENT, None)) is not None:
@@ -183,7 +183,7 @@ class OldAutoscalerStrategy(AutoscalerStrategy):
         return stored
 
     def from_storage(self, obj: Object, version: str) -> Object:
-        """As autoscaling/v1."""
+        """The object as autoscaling/v1."""
         shown = json_copy(obj)
         spec, status = shown["spec"], shown.get("status") or {}
         others = []

@@ -1,7 +1,7 @@
 """`BuiltinStrategy`, which evaluates the rows of a built-in kind, and functions that several kinds share.
 
-Paths of causes are the real server's (``spec.containers[0].name``). Addresses and CIDR blocks are parsed as leniently
-as by the real server; accepted texts that are not canonical get a warning.
+Causes have the real server's paths (``spec.containers[0].name``). Addresses and CIDR blocks are parsed as leniently as
+in the real server. An accepted text that is not canonical gets a warning.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ _KEY_MESSAGE = ("a valid config key must consist of alphanumeric characters, '-'
 
 
 class BuiltinStrategy(Strategy):
-    """A built-in kind; `type_name` is its typed object (``apps.v1.Deployment``).
+    """The strategy of a built-in kind. `type_name` is the kind's typed object (``apps.v1.Deployment``).
 
-    Most kinds need only rows: defaults, rules, selectable fields. A kind overrides hooks for what rows cannot say.
+    Most kinds need only rows: defaults, rules, selectable fields. If rows are not enough, a kind overrides methods.
     """
 
     #: Defaults that are filled in on every write.
     defaults: ClassVar[r.Defaults] = r.Defaults()
 
-    #: The checks of a create and an update of the object, of an update only, and of a write to /status.
+    #: `rules` checks creates and updates; `update_rules` replaces `rules` for updates; `status_rules` checks /status.
     rules: ClassVar[r.Rules] = r.Rules()
     update_rules: ClassVar[r.Rules | None] = None
     status_rules: ClassVar[r.Rules] = r.Rules()
 
-    #: The check of the kind's names.
+    #: Returns the problems of a name of this kind.
     name_errors: ClassVar[NameErrors] = staticmethod(dns_subdomain_errors)
 
-    #: The dotted path of the part that raises metadata.generation when it changes.
+    #: The dotted path of the part whose changes increase metadata.generation.
     generation_path = "spec"
 
-    #: Dotted paths of fields that a create and an update drop: their feature gates are off.
+    #: Dotted paths of fields that creates and updates drop, because their feature gates are off.
     dropped: ClassVar[tuple[str, ...]] = ()
 
-    #: Selectable fields besides metadata's: name -> dotted path, or a function of the object.
+    #: Selectable fields besides metadata's: name -> dotted path, or a function that takes the object.
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {}
 
-    #: The metadata that a write to /status does not change.
+    #: The metadata keys that a write to /status does not change.
     status_keeps: ClassVar[tuple[str, ...]] = ()
     keeps_metadata = False  # a write to /status does not change any metadata
 
@@ -83,7 +83,7 @@ class BuiltinStrategy(Strategy):
         return list(self.rules(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Evaluate `rules`, or for /status `status_rules`."""
+        """Evaluate `update_rules` or `rules`; for /status evaluate `status_rules`."""
         if subresource:
             return list(self.status_rules(new, old=old)) if subresource == "status" else []
         return list((self.update_rules or self.rules)(new, old=old))
@@ -97,7 +97,7 @@ class BuiltinStrategy(Strategy):
         return dig(obj, self.generation_path)
 
     def decode(self, obj: Object) -> list[str]:
-        """Decode by `typed.decode`; an empty list of managers is kept, since it resets them."""
+        """Decode with `typed.decode`. An empty list managedFields is kept, because it resets the managers."""
         metadata = obj.get("metadata")
         forget = isinstance(metadata, dict) and metadata.get("managedFields") == []
         unknown = typed.decode(self.type_name, obj)
@@ -110,8 +110,8 @@ class BuiltinStrategy(Strategy):
         return typed.blank(self.type_name)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Keep what the request may not change. Surprising: in contrast to custom resources, a write to /status may
-        change most of the metadata too."""
+        """Restore the fields that the request may not change. Unlike for custom resources, a write to /status may also
+        change most of the metadata."""
         self._drop(new)
         if subresource != "status" or self.keeps_metadata:
             super().prepare_update(new, old, subresource, ctx)
@@ -131,8 +131,8 @@ class BuiltinStrategy(Strategy):
         return ResetFields(drop=(("spec",), *(("metadata", key) for key in self.status_keeps)))
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """The stored form. Surprising: built-in kinds are stored as protobuf, which has no empty lists, so they read
-        back as null."""
+        """The stored form. Empty lists become null: the real server stores built-in kinds as protobuf, which has no
+        empty lists."""
         for *parents, last in typed.written_lists(self.type_name):
             part: Any = obj
             for key in parents:
@@ -142,7 +142,7 @@ class BuiltinStrategy(Strategy):
         return obj
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Replace status by an empty one: it belongs to the server."""
+        """Replace the client's status by an empty status."""
         self._drop(obj)
         super().prepare_create(obj, ctx)
         if self.has_status and (empty := self.blank().get("status")) is not None:
@@ -163,12 +163,12 @@ class BuiltinStrategy(Strategy):
 
     @property
     def unsupported_field(self) -> str:
-        """The refusal of an unknown field, which has another text for kinds without fields of their own."""
+        """The text that refuses an unknown field selector. It differs for kinds without fields of their own."""
         return super().unsupported_field if self.fields else _GENERIC_FIELDS
 
 
 def default_class(ctx: StrategyContext, group: str, plural: str, annotation: str) -> str:
-    """The name of the newest class that an annotation marks as the default, "" if there is none."""
+    """The name of the newest class that `annotation` marks as the default; "" if there is none."""
     defaults = [entry["metadata"] for entry in ctx.objects(group, plural)
                 if (entry["metadata"].get("annotations") or {}).get(annotation) == "true"]
     newest = max(defaults, key=lambda metadata: (metadata.get("creationTimestamp", ""), metadata["name"]), default=None)
@@ -181,15 +181,18 @@ def true_conditions(status: Object) -> set[str]:
 
 
 def difference(before: Any, after: Any, *, as_given: bool = False) -> str:
-    """A readable difference of two values. The real server prints its internal Go structs; this function prints the
-    API's JSON, or values that have the names and the order of a struct (`as_given`)."""
+    """A readable difference between two values.
+
+    The real server prints its internal Go structs. This function prints the API's JSON. With `as_given`, the values
+    have a struct's names and order, and the order is kept.
+    """
     old, new = (json.dumps(value, indent=1, sort_keys=not as_given, ensure_ascii=False).splitlines(keepends=True)
                 for value in (before, after))
     return "".join(list(difflib.unified_diff(old, new))[2:])
 
 
 def dig(obj: Any, path: str) -> Any:
-    """The value at a dotted path of objects, None if it is missing."""
+    """The value at a dotted path through objects; None if the value is missing."""
     for part in path.split("."):
         if not isinstance(obj, dict):
             return None
@@ -198,7 +201,7 @@ def dig(obj: Any, path: str) -> Any:
 
 
 def text_at(obj: Object, path: str) -> str:
-    """The value at a path as a field selector sees it: a missing value is "", a boolean is true or false."""
+    """The value at a path, as a field selector sees it. A missing value is "", a boolean is ``true`` or ``false``."""
     value = dig(obj, path)
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -212,14 +215,14 @@ def put_default(obj: Object, key: str, value: Any) -> None:
 
 
 def fill(obj: Object, **defaults: Any) -> None:
-    """Set each field that is missing, null or zero: the defaults of Go fields that are not pointers."""
+    """Set each field that is missing, null or zero, as Go does for fields that are not pointers."""
     for key, value in defaults.items():
         if not obj.get(key):
             obj[key] = value
 
 
 def config_key_errors(key: str) -> list[str]:
-    """The problems of a key of a ConfigMap or Secret."""
+    """The problems of a ConfigMap's or Secret's key."""
     found = [] if len(key) <= 253 else ["must be no more than 253 characters"]
     if not _KEY.fullmatch(key):
         found.append(_KEY_MESSAGE)
@@ -234,7 +237,7 @@ CONFIG_KEY = r.name(config_key_errors)
 
 
 def domain_path_causes(text: str, path: str) -> list[Cause]:
-    """The causes of a text that must have the form ``example.com/path``."""
+    """The causes of a text that does not have the form ``example.com/path``."""
     domain, slash, rest = text.partition("/")
     if not slash or not domain or not rest:
         return [errors.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
@@ -243,7 +246,7 @@ def domain_path_causes(text: str, path: str) -> list[Cause]:
 
 
 def labels_causes(labels: Object | None, path: str) -> list[Cause]:
-    """The causes of invalid keys and values of labels, all at the path of the map."""
+    """The causes of invalid label keys and values. All causes have the map's path."""
     causes = []
     for key, value in sorted((labels or {}).items()):
         causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
@@ -252,7 +255,7 @@ def labels_causes(labels: Object | None, path: str) -> list[Cause]:
 
 
 def label_selector(selector: Object | None) -> LabelSelector | None:
-    """Parse a selector in the form of ``spec.selector`` of apps and batch kinds; None selects nothing."""
+    """Parse a LabelSelector object, such as a Deployment's ``spec.selector``. None selects nothing."""
     if selector is None:
         return None
     operators = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!exists"}
@@ -265,7 +268,7 @@ def label_selector(selector: Object | None) -> LabelSelector | None:
 
 
 def selector_text(selector: Object | None) -> str:
-    """A selector in the form of kubectl and /scale: ``app=a,tier in (x,y),!old``."""
+    """A selector as kubectl and /scale print it: ``app=a,tier in (x,y),!old``."""
     if selector is None:
         return "<none>"
     parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
@@ -277,7 +280,7 @@ def selector_text(selector: Object | None) -> str:
 
 
 def labels_text(labels: Object | None) -> str:
-    """Labels or a map selector in the form of tables."""
+    """Labels or a map selector as tables print them."""
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
 
 
@@ -286,7 +289,7 @@ def _match_labels(labels: Object | None, path: str) -> Iterator[Cause]:
         yield from (*r.ANY_QUALIFIED(key, path), *r.LABEL_VALUE(value, path))
 
 
-#: The common rules of requirements in label selectors and node selectors.
+#: The rules that requirements of label selectors and node selectors have in common.
 EXPRESSION = (
     r.when(r.equals("operator", "In", "NotIn"),
            ("values", r.required("must be specified when `operator` is 'In' or 'NotIn'"))),
@@ -305,12 +308,12 @@ _SELECTOR = r.Rules(
 
 
 def selector_causes(selector: Object | None, path: str) -> list[Cause]:
-    """The causes of an invalid label selector; none for a missing one."""
+    """The causes of an invalid label selector. A missing selector has none."""
     return list(_SELECTOR(selector, path))
 
 
 def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -> list[Cause]:
-    """The causes of an invalid number or percentage; with `most_all` at most 100 %."""
+    """The causes of an invalid number or percentage. With `most_all`, more than 100 % is invalid."""
     if isinstance(value, int):
         return [errors.invalid_value(path, value, NOT_NEGATIVE)] if value < 0 else []
     if value is None:
@@ -325,7 +328,7 @@ AMOUNT_OR_PERCENT: r.Check = partial(amount_or_percent_causes, most_all=True)
 
 
 def amount_of(value: Any) -> int:
-    """The number, or the number before a percent sign; 0 for any other value."""
+    """The value if it is a number, or the number before a percent sign; 0 for any other value."""
     if isinstance(value, int):
         return value
     return int(value[:-1]) if value is not None and _PERCENT.fullmatch(value) else 0
@@ -342,7 +345,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def parse_ip(text: str) -> Address | None:
-    """An address; leading zeros are read as decimal, as old versions of Go did."""
+    """Parse an address. Numbers with leading zeros are read as decimal, as in old versions of Go."""
     try:
         return ipaddress.ip_address(_without_zeros(text))
     except ValueError:
@@ -350,7 +353,7 @@ def parse_ip(text: str) -> Address | None:
 
 
 def parse_cidr(text: str) -> Network | None:
-    """A block; bits after the prefix are allowed."""
+    """Parse a CIDR block. Bits after the prefix are allowed."""
     address, slash, prefix = text.partition("/")
     if not slash or not prefix.isdecimal() or "%" in address:
         return None
@@ -364,8 +367,8 @@ def is_ip(text: str) -> bool:
     return parse_ip(text) is not None
 
 
-def canonical_ip_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - as other checks of names
-    """The problems of a name that must be an address in canonical form."""
+def canonical_ip_errors(name: str, *, prefix: bool = False) -> list[str]:  # noqa: ARG001 - has the form of `NameErrors`
+    """The problems of a name that is not an address in canonical form."""
     parsed = parse_ip(name)
     return [] if parsed is not None and str(parsed) == name else [IP_MESSAGE]
 
@@ -379,7 +382,7 @@ def block_causes(text: str, path: str) -> list[Cause]:
 
 
 def special_address(text: str) -> str:
-    """Why an endpoint cannot have an address, "" if it can."""
+    """Why an endpoint must not have an address; "" if the address is allowed."""
     address = parse_ip(text)
     if address is None:
         return ""
@@ -395,7 +398,7 @@ def special_address(text: str) -> str:
 
 
 def ip_warnings(path: str, text: str) -> Iterator[str]:
-    """Warnings about addresses that are not in canonical form."""
+    """Warnings about an address that is not in canonical form."""
     address = parse_ip(text)
     if address is None:
         return
@@ -407,7 +410,7 @@ def ip_warnings(path: str, text: str) -> Iterator[str]:
 
 
 def cidr_warnings(path: str, text: str) -> Iterator[str]:
-    """Warnings about blocks with bits after the prefix, or not in canonical form."""
+    """Warnings about a block that has bits after the prefix or is not in canonical form."""
     network = parse_cidr(text)
     if network is None:
         return

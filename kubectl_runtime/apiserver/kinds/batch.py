@@ -1,7 +1,7 @@
 """Jobs and CronJobs.
 
-As in the real server, an update of a Job's status is checked only for its changes, and an invalid schedule has the
-message of the real server's parser.
+As in the real server, an update of a Job's status is validated only where the status changes. An invalid schedule gets
+the message of the real server's parser.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _FIELDS = (
 
 
 def schedule_errors(schedule: str) -> list[str]:
-    """The first problem of a schedule of five fields, or of a descriptor such as ``@daily``."""
+    """The first problem of a schedule, which has five fields or is a descriptor such as ``@daily``."""
     text = schedule
     if text.startswith(("TZ=", "CRON_TZ=")):
         zone, _, text = text.partition(" ")
@@ -114,7 +114,7 @@ def _check_range(expression: str, bounds: _Field) -> None:
     if len(steps) > 1:
         raise ValueError(f"too many slashes: {expression}")
     if steps and len(ends) == 1:
-        end = bounds.most  # N/step goes on to the end
+        end = bounds.most  # N/step runs to the maximum
     step = _number(steps[0], {}) if steps else 1
     if start < bounds.least:
         raise ValueError(f"beginning of range ({start}) below minimum ({bounds.least}): {expression}")
@@ -146,7 +146,7 @@ _NEEDS_INDEXES = r.when(r.negated(_IS_INDEXED), *(
 
 
 def pod_name_causes(obj: Object) -> list[Cause]:
-    """The causes of Pod names that are not DNS labels: for an Indexed Job they consist of its name and the index."""
+    """The causes if an Indexed Job's Pod names (the Job's name and the index) are not DNS labels."""
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     completions = spec.get("completions") or 0
     if spec.get("completionMode") != INDEXED or completions <= 0:
@@ -228,11 +228,11 @@ def _failure_rules(spec: Object, path: str) -> Iterator[Cause]:
 
 def _restart_policy(spec: Object, path: str) -> Iterable[Cause]:
     policy, at = dig(spec, "template.spec.restartPolicy"), f"{path}.template.spec.restartPolicy"
-    if policy == "Always":  # the default, so it counts as missing
+    if policy == "Always":  # this is the default, so the policy counts as missing
         return [errors.required(at, 'valid values: "OnFailure", "Never"')]
     if spec.get("podFailurePolicy") and policy == "OnFailure":
         return [errors.invalid_value(at, policy, 'only "Never" is supported when podFailurePolicy is specified')]
-    return r.choice("OnFailure", "Never")(policy, at)  # the policies under which a Job can end
+    return r.choice("OnFailure", "Never")(policy, at)  # only under these policies can a Job end
 
 
 #: A Job's spec, except its selector.
@@ -378,7 +378,7 @@ def _intervals(text: str) -> list[tuple[int, int]]:
 
 
 def _format_error(text: str, completions: int) -> str:
-    """Why a list of indexes is not in increasing intervals below the number of completions; "" if it is."""
+    """Why a text is not a list of increasing index intervals below `completions`; "" if it is."""
     previous: int | None = None
     for part in text.split(",") if text else ():
         numbers = part.split("-")
@@ -398,11 +398,11 @@ def _format_error(text: str, completions: int) -> str:
 
 CONTROLLER_UID, JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
 _OLD_LABELS = {CONTROLLER_UID: "controller-uid", JOB_NAME: "job-name"}
-_MAX_CRON_NAME = 52  # the controller appends eleven characters for the names of Jobs
+_MAX_CRON_NAME = 52  # the controller appends eleven characters to name Jobs
 
 
 class JobStrategy(BuiltinStrategy):
-    """Jobs: the selector is generated from the uid unless manualSelector is set."""
+    """Jobs. Unless manualSelector is set, the selector is generated from the uid."""
 
     has_generation = True
     delete_warning = ("child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to "
@@ -433,7 +433,7 @@ class JobStrategy(BuiltinStrategy):
             self._generate_selector(obj["spec"], obj["metadata"])
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Add the selector's labels to the Job too: the stored object is defaulted when it is read back."""
+        """Add the selector's labels to the Job too, as the real server does by defaulting stored objects on reading."""
         without = not obj["metadata"].get("labels")
         _default_labels(obj)
         return without
@@ -443,18 +443,18 @@ class JobStrategy(BuiltinStrategy):
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for key, value in ((CONTROLLER_UID, metadata.get("uid", "")), (JOB_NAME, metadata.get("name", ""))):
             for name in (key, _OLD_LABELS[key]):
-                labels.setdefault(name, value)  # a label of the client stays, and is refused
+                labels.setdefault(name, value)  # a client's label stays, so that validation refuses it
         matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})
         if _OLD_LABELS[CONTROLLER_UID] not in matched:
             matched.setdefault(CONTROLLER_UID, metadata.get("uid", ""))
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate counts, template, and a restart policy under which a Job can end."""
+        """Validate counts, template, and the restart policy, which must allow the Job to end."""
         return (_generated_selector_causes(obj) + list(JOB_SPEC(obj["spec"], "spec")) + _selector_causes(obj["spec"])
                 + pod_name_causes(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Selector, template and completion mode do not change; completions only for an Indexed Job."""
+        """Validate an update. Selector, template and completionMode cannot change; completions only if Indexed."""
         if subresource == "status":
             return job_status_causes(new, old)
         spec, before = new["spec"], old["spec"]
@@ -477,12 +477,12 @@ class JobStrategy(BuiltinStrategy):
         return _warnings(obj, old, obj["spec"], "spec")
 
     def default_orphans(self) -> bool:
-        """True: batch/v1 Jobs are older than garbage collection, so a delete without a policy orphans their Pods."""
+        """True, because batch/v1 is older than garbage collection: a deletion without a policy orphans the Pods."""
         return True
 
 
 def _fixed_template(template: Object) -> Object:
-    """The part of a suspended Job's template that cannot change: all except scheduling and resources."""
+    """The part of a suspended Job's template that cannot change: everything except scheduling and resources."""
     spec = {key: value for key, value in (template.get("spec") or {}).items()
             if key not in ("nodeSelector", "affinity", "tolerations", "schedulingGates")}
     for key in ("containers", "initContainers"):
@@ -505,15 +505,15 @@ def _warnings(obj: Object, old: Object | None, spec: Object, path: str) -> list[
 
 
 def _default_labels(obj: Object) -> None:
-    """Give a Job without labels the labels of its template. Both share one dict, as in the real server, so that labels
-    generated for the template appear in the Job too."""
+    """Give a Job without labels its template's labels. Both share one dict, as in the real server, so that labels
+    generated for the template also become labels of the Job."""
     labels = (obj["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not obj.setdefault("metadata", {}).get("labels"):
         obj["metadata"]["labels"] = labels
 
 
 def _generated_selector_causes(obj: Object) -> list[Cause]:
-    """The causes of a generated selector that does not match exactly the generated labels."""
+    """The causes if a Job's selector or template labels differ from the generated ones."""
     spec, metadata = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
         return []
@@ -573,7 +573,7 @@ class CronJobStrategy(BuiltinStrategy):
         default_pod_spec(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate the spec, and a name short enough for the names of Jobs."""
+        """Validate the spec, and that the name is short enough for the names of Jobs."""
         causes, name = self._causes(obj, {}), obj["metadata"].get("name", "")
         if len(name) > _MAX_CRON_NAME:
             causes.append(errors.invalid_value("metadata.name", name,
@@ -581,7 +581,7 @@ class CronJobStrategy(BuiltinStrategy):
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate as at creation; the old schedule and time zone may stay invalid."""
+        """Validate as on create. An unchanged schedule or time zone may stay invalid."""
         return [] if subresource == "status" else self._causes(new, old["spec"])
 
     def _causes(self, obj: Object, before: Object) -> list[Cause]:
@@ -593,7 +593,7 @@ class CronJobStrategy(BuiltinStrategy):
         return causes + list(self.rules(obj))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The template's warnings, and one for a time zone in the schedule, which is refused at creation."""
+        """The template's warnings, and a warning for a time zone in the schedule (which a create refuses)."""
         found = _warnings(obj, old, obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
         if old is not None and "TZ" in obj["spec"].get("schedule", ""):
             found.append("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes."

@@ -1,7 +1,7 @@
 """The catalog of built-in kinds: kube-apiserver 1.36 with its default APIs, in the order of discovery.
 
-`builtin_types()` makes the `ServedResource` of each kind; the table has what cannot be derived. As in the real server,
-beta and alpha versions are off by default.
+`builtin_types()` makes the `ServedResource` of each kind. The table has only values that cannot be derived. As in the
+real server, beta and alpha versions are off by default.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ STREAM = ("create", "get")
 
 @dataclass(frozen=True)
 class _Kind:
-    """A row of the table; `sub` names subresources, those of `_SUBRESOURCES` or plain ones (get, patch, update).
+    """A row of the table.
 
-    `rules` is the strategy class of the kind.
+    `sub` names subresources. A subresource that is not in `_SUBRESOURCES` is plain (get, patch, update). `rules` is
+    the kind's strategy class.
     """
 
     kind: str
@@ -186,22 +187,22 @@ _TABLE: dict[tuple[str, str], tuple[_Kind, ...]] = {
     ),
 }
 
-# A PUT of a missing object of these kinds creates it.
+# For these kinds, a PUT creates a missing object.
 _CREATED_BY_PUT = {"ClusterRole", "ClusterRoleBinding", "Endpoints", "Event", "Lease", "LimitRange", "Role",
                    "RoleBinding", "RuntimeClass", "Service"}
-# A PUT of these kinds needs a resourceVersion.
+# For these kinds, a PUT must contain a resourceVersion.
 _CHECKED_BY_VERSION = {
     "APIService", "CSIDriver", "CSINode", "CSIStorageCapacity", "CustomResourceDefinition", "Lease",
     "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration", "PodDisruptionBudget",
     "RuntimeClass", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
     "VolumeAttachment"}
-# A write to the status of these kinds does not change metadata.
+# For these kinds, a write to /status does not change metadata.
 _METADATA_KEPT = {"APIService", "FlowSchema", "PriorityLevelConfiguration", "ResourceClaim", "ServiceCIDR",
                   "ValidatingAdmissionPolicy", "VolumeAttachment"}
 
-# Where the objects of a type are stored, if not under their own group and plural: two groups serve the same Events.
+# Storage keys of types that are not stored under their own group and plural: two groups serve the same Events.
 _STORAGE = {("events.k8s.io", "events"): "/events"}
-# The (group, version, kind) of the stored form, if it is not the served one.
+# The (group, version, kind) of the stored form, where it differs from the served form.
 _STORED_AS = {
     ("events.k8s.io", "v1", "Event"): ("", "v1", "Event"),
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): ("autoscaling", "v2", "HorizontalPodAutoscaler"),
@@ -213,7 +214,7 @@ _STORED_AS = {
 
 
 def builtin_types() -> Iterator[ServedResource]:
-    """All built-in types, group by group, the preferred version of a group first."""
+    """All built-in types, group by group. A group's preferred version comes first."""
     for (group, version), kinds in _TABLE.items():
         for row in kinds:
             yield _resource_type(group, version, row)
@@ -252,5 +253,5 @@ def _hash(group: str, version: str, row: _Kind) -> str:
 
 
 def storage_version_hash(group: str, version: str, kind: str) -> str:
-    """The storageVersionHash in discovery: equal hashes mean the same storage version."""
+    """The storageVersionHash in discovery. Equal hashes mean the same storage version."""
     return base64.b64encode(hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()[:8]).decode()

@@ -1,7 +1,7 @@
 """The table columns of the built-in kinds, in the order of kube-apiserver's printers.
 
-`COLUMNS` maps (group, kind) to columns; other kinds show Name and Created At. A cell is a function of the object and
-the present time; `path`, `filled` and the functions after them make cells that show a field.
+`COLUMNS` maps (group, kind) to columns. All other kinds have the columns Name and Created At. A cell is a function of
+the object and the current time. `path`, `filled` and the functions after them return cells that print a field.
 """
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROLE_LABEL = "node-role.kubernetes.io/"
 
 
 def path(dotted: str) -> Cell:
-    """A field; "" if it is missing."""
+    """A cell that prints a field; "" if the field is missing."""
     def cell(obj: Object, _now: datetime) -> Any:
         value = dig(obj, dotted)
         return "" if value is None else value
@@ -27,12 +27,12 @@ def path(dotted: str) -> Cell:
 
 
 def filled(dotted: str, empty: str | int) -> Cell:
-    """A field; `empty` if it is missing or empty."""
+    """A cell that prints a field, or `empty` if the field is missing or empty."""
     return lambda obj, _now: dig(obj, dotted) or empty
 
 
 def text(dotted: str, missing: str, *, unit: str = "") -> Cell:
-    """A field as text; `missing` if it is missing."""
+    """A cell that prints a field as text, or `missing` if the field is missing."""
     def cell(obj: Object, _now: datetime) -> str:
         value = dig(obj, dotted)
         return missing if value is None else f"{value}{unit}"
@@ -41,17 +41,17 @@ def text(dotted: str, missing: str, *, unit: str = "") -> Cell:
 
 
 def length(dotted: str) -> Cell:
-    """The number of entries of a list or map."""
+    """A cell that prints the number of entries in a list or map."""
     return lambda obj, _now: len(dig(obj, dotted) or ())
 
 
 def labels(dotted: str) -> Cell:
-    """A map of labels."""
+    """A cell that prints a map of labels."""
     return lambda obj, _now: labels_text(dig(obj, dotted))
 
 
 def kind_and_name(dotted: str) -> Cell:
-    """The kind and the name in a reference."""
+    """A cell that prints kind and name of a reference."""
     def cell(obj: Object, _now: datetime) -> str:
         reference = dig(obj, dotted) or {}
         return f"{reference.get('kind', '')}/{reference.get('name', '')}"
@@ -60,7 +60,7 @@ def kind_and_name(dotted: str) -> Cell:
 
 
 def namespace_and_name(dotted: str, missing: str) -> Cell:
-    """The namespace and the name in a reference."""
+    """A cell that prints namespace and name of a reference."""
     def cell(obj: Object, _now: datetime) -> str:
         reference = dig(obj, dotted)
         return f"{reference.get('namespace')}/{reference.get('name')}" if reference else missing
@@ -190,12 +190,12 @@ def _statuses(obj: Object, key: str) -> list[Object]:
 
 
 def _sidecars(obj: Object) -> set[str]:
-    """The names of init containers that keep running beside the main containers."""
+    """The names of the sidecars, the init containers that keep running beside the main containers."""
     return {entry["name"] for entry in dig(obj, "spec.initContainers") or () if entry.get("restartPolicy") == "Always"}
 
 
 def ready(obj: Object, _now: datetime) -> str:
-    """``1/2``: the ready main containers and sidecars, of all of them."""
+    """How many of the main containers and sidecars are ready, for example ``1/2``."""
     sidecars = _sidecars(obj)
     total = len(dig(obj, "spec.containers") or ()) + len(sidecars)
     counted = [entry for entry in _statuses(obj, "initContainerStatuses") if entry.get("name") in sidecars]
@@ -205,7 +205,7 @@ def ready(obj: Object, _now: datetime) -> str:
 
 
 def status(obj: Object, _now: datetime) -> str:
-    """The most specific reason, from phase, conditions and containers: Pending, Init:0/1, CrashLoopBackOff, Running,
+    """The most specific reason in phase, conditions and containers: Pending, Init:0/1, CrashLoopBackOff, Running,
     Completed, Terminating, ..."""
     text = dig(obj, "status.reason") or dig(obj, "status.phase") or "Unknown"
     if any(entry.get("type") == "PodScheduled" and entry.get("reason") == "SchedulingGated"
@@ -257,7 +257,7 @@ def _container_reason(obj: Object, text: str) -> str:
 
 
 def restarts(obj: Object, now: datetime) -> str:
-    """The number of restarts, with the time since the last one: ``3 (5m ago)``."""
+    """The number of restarts, with the time since the last restart: ``3 (5m ago)``."""
     entries = [*_statuses(obj, "containerStatuses"),
                *(entry for entry in _statuses(obj, "initContainerStatuses") if entry.get("name") in _sidecars(obj))]
     count = sum(entry.get("restartCount", 0) for entry in entries)
@@ -291,7 +291,7 @@ POD_COLUMNS = (
 )
 
 
-_SHOWN = 3  # hosts, ports or endpoints that are shown before "+ 2 more..."
+_SHOWN = 3  # hosts, ports or endpoints that a cell prints before "+ 2 more..."
 
 
 def _shortened(texts: list[str], empty: str = "<none>") -> str:
@@ -376,12 +376,12 @@ NETWORK_POLICY_COLUMNS = (
 
 
 def data_count(obj: Object, _now: datetime) -> int:
-    """The number of keys of data and binaryData."""
+    """The number of keys in data and binaryData."""
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
 def node_status(obj: Object, _now: datetime) -> str:
-    """Ready, NotReady or Unknown, and whether the Node is cordoned."""
+    """Ready, NotReady or Unknown, with SchedulingDisabled if the Node is cordoned."""
     conditions = {entry.get("type"): entry.get("status") for entry in dig(obj, "status.conditions") or ()}
     ready = "Ready" if conditions.get("Ready") == "True" else "NotReady" if "Ready" in conditions else "Unknown"
     return f"{ready},SchedulingDisabled" if dig(obj, "spec.unschedulable") else ready
@@ -447,12 +447,12 @@ EVENT_COLUMNS = (
 
 
 def modes(key: str) -> Cell:
-    """Access modes in short form."""
+    """A cell that prints access modes in short form."""
     return lambda obj, _now: ",".join(_MODES.get(mode, mode) for mode in dig(obj, key) or ())
 
 
 def if_bound(cell: Cell) -> Cell:
-    """A field of a claim's status about its volume; empty while there is none."""
+    """A cell about a claim's volume; empty while the claim has no volume."""
     return lambda obj, now: cell(obj, now) if dig(obj, "spec.volumeName") else ""
 
 
@@ -471,7 +471,7 @@ def subjects(kind: str) -> Cell:
 
 
 def quota(prefixes: tuple[str, ...], *, others: bool) -> Cell:
-    """Used and hard amounts, of limits or of the other resources."""
+    """A cell that prints a quota's used and hard amounts, for resources with (or, with `others`, without) a prefix."""
     def cell(obj: Object, _now: datetime) -> str:
         hard, used = dig(obj, "status.hard") or {}, dig(obj, "status.used") or {}
         return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)
@@ -481,7 +481,7 @@ def quota(prefixes: tuple[str, ...], *, others: bool) -> Cell:
 
 
 def signing_condition(obj: Object, _now: datetime) -> str:
-    """Pending, Approved, Denied, Failed, Issued."""
+    """A CertificateSigningRequest's state, from Pending, Approved, Denied, Failed and Issued."""
     kinds = [entry.get("type") for entry in dig(obj, "status.conditions") or ()]
     text = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
     if "Failed" in kinds:
@@ -490,7 +490,7 @@ def signing_condition(obj: Object, _now: datetime) -> str:
 
 
 def dangling(obj: Object, _now: datetime) -> str:
-    """Whether the priority level of a FlowSchema is missing."""
+    """Whether a FlowSchema's priority level is missing."""
     conditions = dig(obj, "status.conditions") or ()
     return next((str(entry.get("status")) for entry in conditions if entry.get("type") == "Dangling"), "?")
 
@@ -504,7 +504,7 @@ def available(obj: Object, _now: datetime) -> str:
 
 
 def controller(obj: Object, _now: datetime) -> str:
-    """The controlling owner."""
+    """The object's controller owner."""
     owner = next((entry for entry in obj["metadata"].get("ownerReferences") or () if entry.get("controller")), None)
     if owner is None:
         return "<none>"
@@ -526,7 +526,7 @@ def param_ref(obj: Object, _now: datetime) -> str:
 
 
 def class_name(obj: Object, _now: datetime) -> str:
-    """The name, with a mark if it is the default class."""
+    """The class's name, with a mark if the class is the default."""
     annotations = obj["metadata"].get("annotations") or {}
     default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
     return f"{obj['metadata']['name']} (default)" if default else str(obj["metadata"]["name"])

@@ -42,7 +42,7 @@ def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Caus
 
 
 def _texts(obj: Object, path: str) -> Iterator[Cause]:
-    """The causes of text keys that are invalid, or are also keys of binary values."""
+    """The causes of keys in data that are invalid, or that also occur in binaryData."""
     for key in sorted(obj.get("data") or {}):
         at = f"{path}data[{key}]"
         yield from _ANY_KEY(key, at)
@@ -60,7 +60,7 @@ class ConfigMapStrategy(BuiltinStrategy):
     rules = r.Rules(("", _texts), ("binaryData", _keys), ("", _size))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate as at creation, and refuse changes of immutable objects."""
+        """Validate as on create, and refuse changes to immutable objects."""
         return _frozen_causes(new, old, ("data", "binaryData")) + self.validate_create(new, ctx)
 
 
@@ -85,7 +85,7 @@ def _required_of_type(obj: Object, path: str) -> list[Cause]:
 
 
 def _json_error(data: bytes) -> str:
-    """The message of Go's decoder for a JSON text, "" if it is valid; only for the commonest errors."""
+    """Go's error for a text that is not a JSON object, for the most common errors; "" if the text is valid."""
     try:
         if isinstance(json.loads(data), dict | None):
             return ""
@@ -100,7 +100,7 @@ def _json_error(data: bytes) -> str:
 
 
 class SecretStrategy(BuiltinStrategy):
-    """Secrets; stringData is merged into data and never shown."""
+    """Secrets. stringData is merged into data and never returned."""
 
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"type": "type"}
     rules = r.Rules(("data", _keys, _secret_size), ("", _required_of_type))
@@ -113,7 +113,7 @@ class SecretStrategy(BuiltinStrategy):
                 data[key] = base64.b64encode(text.encode()).decode()
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn about an invalid certificate or key. (Whether they match is not checked.)"""
+        """Warn about an invalid certificate or key. (Whether certificate and key match is not checked.)"""
         data = obj.get("data") or {}
         for key, title in (("tls.crt", "certificate"), ("tls.key", "key")) if obj.get("type") == _TLS else ():
             if b"-----BEGIN" not in base64.b64decode(data.get(key) or ""):
@@ -121,7 +121,7 @@ class SecretStrategy(BuiltinStrategy):
         return []
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate as at creation; the type never changes."""
+        """Validate as on create. The type cannot change."""
         changed = [] if new.get("type") == old.get("type") else [errors.immutable("type", new.get("type"))]
         return changed + _frozen_causes(new, old, ("data",)) + self.validate_create(new, ctx)
 
@@ -133,7 +133,7 @@ class ServiceAccountStrategy(BuiltinStrategy):
     delete_returns_object = True
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Keep only the names of references to Secrets."""
+        """Reduce references to Secrets to their names."""
         if obj.get("secrets"):
             obj["secrets"] = [{"name": entry["name"]} if entry.get("name") else {} for entry in obj["secrets"]]
 
@@ -141,7 +141,7 @@ class ServiceAccountStrategy(BuiltinStrategy):
         self.prepare_create(new, ctx)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn about an annotation that Namespaces have replaced."""
+        """Warn about the deprecated annotation that restricts mountable Secrets."""
         known = ((old or {}).get("metadata") or {}).get("annotations") or {}
         if _MOUNTABLE in (obj["metadata"].get("annotations") or {}) and _MOUNTABLE not in known:
             return [f"metadata.annotations[{_MOUNTABLE}]: deprecated in v1.32+; prefer separate namespaces to isolate "

@@ -1,4 +1,4 @@
-"""EndpointSlices, and Endpoints as their older form: the addresses behind Services."""
+"""EndpointSlices and the older kind Endpoints, which hold the addresses behind Services."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_ADDRESSES, MAX_ENDPOINTS, MAX_PORTS = 100, 1000, 20000
 
 
 def _slice_addresses(obj: Object, path: str) -> Iterator[Cause]:
-    """The causes of endpoints whose addresses are not of the slice's type."""
+    """The causes of endpoints whose addresses do not have the slice's addressType."""
     kind = obj.get("addressType") or ""
     for index, endpoint in enumerate(obj.get("endpoints") or ()):
         at, addresses = f"{path}endpoints[{index}]", endpoint.get("addresses") or ()
@@ -73,7 +73,7 @@ class EndpointSliceStrategy(BuiltinStrategy):
     )
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Drop the topology of the beta versions."""
+        """Drop deprecatedTopology, a field of the beta versions."""
         for endpoint in obj.get("endpoints") or ():
             endpoint.pop("deprecatedTopology", None)
 
@@ -85,13 +85,13 @@ class EndpointSliceStrategy(BuiltinStrategy):
         return rest, obj["metadata"].get("labels") or {}
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate an update: the address type is fixed, and if it changed nothing else is checked."""
+        """Validate an update. If the addressType has changed, only this change is reported."""
         if new.get("addressType") != old.get("addressType"):
             return [errors.immutable("addressType", new.get("addressType"))]
         return self.validate_create(new, ctx)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warnings about names as addresses, and about addresses that are not canonical."""
+        """Warn about FQDN addresses and about addresses that are not canonical."""
         found = ["spec.addressType: FQDN endpoints are deprecated"
                  ] if old is None and obj.get("addressType") == "FQDN" else []
         return found + [text for index, endpoint in enumerate(obj.get("endpoints") or ())
@@ -124,7 +124,7 @@ def _has_several_ports(subset: Object) -> bool:
 
 
 class EndpointsStrategy(BuiltinStrategy):
-    """Endpoints: every subset has addresses."""
+    """Endpoints. Every subset must have addresses."""
 
     defaults = r.Defaults({"subsets[*].ports[*].protocol": "TCP"})
     rules = r.Rules(("subsets[*]", r.Rules(
@@ -137,7 +137,7 @@ class EndpointsStrategy(BuiltinStrategy):
     )))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warnings about addresses that are not canonical."""
+        """Warn about addresses that are not canonical."""
         return [text for index, subset in enumerate(obj.get("subsets") or ())
                 for key in ("addresses", "notReadyAddresses") for number, address in enumerate(subset.get(key) or ())
                 for text in ip_warnings(f"subsets[{index}].{key}[{number}].ip", address.get("ip") or "")]

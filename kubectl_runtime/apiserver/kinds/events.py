@@ -1,7 +1,7 @@
-"""Events, which two groups serve: the same objects as core/v1 and as events.k8s.io/v1, stored in the form of core/v1.
+"""Events. core/v1 and events.k8s.io/v1 serve the same objects, which are stored as core/v1.
 
-Surprising, as recorded: a create through events.k8s.io is validated strictly, but its causes name some fields of
-core/v1 (``involvedObject.namespace``, ``message``) and show "" for the value; a create through core/v1 is hardly
+As in the real server, a create through events.k8s.io is validated strictly, but some of its causes name fields of
+core/v1 (``involvedObject.namespace``, ``message``) and have "" as the value. A create through core/v1 is hardly
 validated.
 """
 
@@ -17,7 +17,7 @@ from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy
 from kubectl_runtime.apiserver.strategy import StrategyContext
 from kubectl_runtime.apiserver.wire import Object
 
-# events.k8s.io/v1 -> core/v1, where the names differ.
+# Fields whose names differ: events.k8s.io/v1 -> core/v1.
 _RENAMED = {
     "regarding": "involvedObject",
     "note": "message",
@@ -29,7 +29,7 @@ _RENAMED = {
 }
 _BACK = {core: name for name, core in _RENAMED.items()}
 _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_WRITTEN_EMPTY = ("reportingComponent", "reportingInstance")  # core/v1 always writes them
+_WRITTEN_EMPTY = ("reportingComponent", "reportingInstance")  # core/v1 writes these fields even if empty
 
 
 def _source(obj: Object) -> str:
@@ -42,8 +42,11 @@ _NEW_FIELDS = frozenset({*_BOTH, "reportingController", *(f"regarding.{name}" fo
 
 
 def _namespace(obj: Object, path: str) -> list[Cause]:
-    """The cause of an Event that is in another namespace than its object. An Event with an eventTime may regard an
-    object of another namespace; without a namespace the object is allowed only in some namespaces."""
+    """The cause if an Event is in a wrong namespace.
+
+    The Event must be in its object's namespace, except that an Event with an eventTime may regard an object in another
+    namespace. An Event about an object without a namespace is allowed only in some namespaces.
+    """
     regarded, namespace = (obj.get("involvedObject") or {}).get("namespace") or "", obj["metadata"].get("namespace", "")
     if obj.get("eventTime"):
         agree = bool(regarded) or namespace in ("default", "kube-system")
@@ -58,7 +61,7 @@ def _at_most(limit: int) -> r.Check:
 
 
 def _common(controller: str) -> tuple[r.Row | r.When, ...]:
-    """The rows of both groups; `controller` is the group's name of the controller's field."""
+    """The rows that both groups share. `controller` is the group's name for the field reportingController."""
     def named(obj: Object, path: str) -> list[Cause]:
         given, at = obj.get("reportingComponent"), path + controller
         return [*r.REQUIRED(given, at), *r.ANY_QUALIFIED(given, at)]
@@ -82,7 +85,7 @@ class EventStrategy(BuiltinStrategy):
     """Events of core/v1."""
 
     collects_dependents = False
-    # An Event is stored once for both groups, so its fields have the names of both.
+    # An Event is stored once for both groups, so it has the selectable fields of both.
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {
         **{f"{head}.{name}": f"involvedObject.{name}"
            for name in _REFERENCE for head in ("involvedObject", "regarding")},
@@ -103,7 +106,7 @@ class NewEventStrategy(EventStrategy):
 
     @property
     def converts(self) -> bool:
-        """True: the stored form is core/v1's."""
+        """True, because Events are stored as core/v1."""
         return True
 
     def to_storage(self, obj: Object, version: str) -> Object:
@@ -113,7 +116,7 @@ class NewEventStrategy(EventStrategy):
         return stored
 
     def from_storage(self, obj: Object, version: str) -> Object:
-        """The object as events.k8s.io/v1, which writes all fields of a series."""
+        """The object as events.k8s.io/v1. A series gets all its fields."""
         shown = {_BACK.get(key, key): value for key, value in obj.items() if value or key not in _WRITTEN_EMPTY}
         if (series := shown.get("series")) is not None:
             shown["series"] = {"count": 0, "lastObservedTime": None, **series}
@@ -131,12 +134,12 @@ class NewEventStrategy(EventStrategy):
     update_rules = r.Rules(*_common("reportingController"))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate an update: only the series may change."""
+        """Validate an update. Only the series may change."""
         causes = super().validate_update(new, old, subresource, ctx)
         if new.get("series") != old.get("series"):
             causes += _SERIES(new.get("series"), "series")
         keys = [key for key in {**old, **new} if key not in ("metadata", "series", "kind", "apiVersion")]
         names = {"reportingComponent": "reportingController"}
-        keys += [key for key in keys if key == "reason"]  # surprising: the real server checks it twice
+        keys += [key for key in keys if key == "reason"]  # the real server checks `reason` twice
         return causes + [errors.immutable(names.get(key, key), new.get(key))
                          for key in keys if (new.get(key) or None) != (old.get(key) or None)]

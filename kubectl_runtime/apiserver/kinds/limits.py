@@ -1,7 +1,7 @@
 """LimitRanges and ResourceQuotas, and the requests and limits of Pods.
 
-As the admission plugin LimitRanger does, new Pods get the default requests and limits of their namespace and an
-annotation about them, and a new Pod or claim outside of the limits is refused with 403. `policies.quotas` enforces
+As with the admission plugin LimitRanger, new Pods get their namespace's default requests and limits, and an annotation
+that lists them. A new Pod or claim that exceeds the limits is refused with a 403. `policies.quotas` enforces
 ResourceQuotas.
 """
 
@@ -28,7 +28,7 @@ _COMPUTE = {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "l
 _COUNTED = {"pods", "services", "replicationcontrollers", "resourcequotas", "secrets", "configmaps",
             "persistentvolumeclaims", "services.nodeports", "services.loadbalancers"}
 _PARTS = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
-# (part, its name, the part that it may not exceed, that part's name)
+# (lower part, its name, upper part, its name): the lower amount must not exceed the upper amount
 _ORDERS = (("min", "min", "max", "max"), ("defaultRequest", "default request", "max", "max"),
            ("default", "default", "max", "max"), ("defaultRequest", "default request", "default", "default limit"),
            ("min", "min", "defaultRequest", "default request"), ("min", "min", "default", "default"))
@@ -50,7 +50,7 @@ def _amounts(limit: Object, path: str) -> Iterator[Cause]:
             elif "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
                 yield errors.invalid_value(f"{path}.{part}[{name}]", name,
                                            "must be a standard resource type or fully qualified")
-            if is_extended(name) and value_of(amount).denominator != 1:  # negative amounts are accepted
+            if is_extended(name) and value_of(amount).denominator != 1:  # the real server accepts negative amounts
                 yield errors.invalid_value(f"{path}.{part}[{name}]", amount, "must be an integer")
 
 
@@ -60,7 +60,7 @@ def _orders(limit: Object, path: str) -> Iterator[Cause]:
             most = (limit.get(upper) or {}).get(name)
             if most is None or value_of(amount) <= value_of(most):
                 continue
-            # The blamed field and the shown value are those of the real server.
+            # The real server blames this field and prints this value.
             blamed = upper if lower == "min" and upper != "max" else lower
             shown = most if (lower, upper) in (("default", "max"), ("min", "defaultRequest")) else amount
             yield errors.invalid_value(f"{path}.{blamed}[{name}]", shown, f"{lower_name} value {amount} is greater "
@@ -132,19 +132,19 @@ def _quota_name_causes(name: str, path: str) -> Iterator[Cause]:
 
 
 def _is_beside(scope: str, name: str) -> bool:
-    """Whether a scope excludes a resource: best effort counts only Pods, other scopes also compute resources."""
+    """Whether a scope excludes a resource. BestEffort allows only Pods; other scopes also allow compute resources."""
     if name not in STANDARD:
         return False
     return name != "pods" if scope == "BestEffort" else name not in {"pods", *_COMPUTE}
 
 
 class LimitRangeStrategy(BuiltinStrategy):
-    """LimitRanges: as in the real server, missing limits derive from the other limits."""
+    """LimitRanges. As in the real server, missing limits are derived from other limits."""
 
     rules = r.Rules(("spec.limits[*]", _LIMIT))
 
     def default(self, obj: Object) -> None:
-        """Fill in container limits from max, and requests from limits, then from min."""
+        """Fill in default limits of containers from max, and default requests from default limits, else from min."""
         for item in (obj.get("spec") or {}).get("limits") or ():
             if item.get("type") != "Container":
                 continue
@@ -160,7 +160,7 @@ def _set_if_any(item: Object, key: str, value: Any) -> None:
 
 
 class ResourceQuotaStrategy(BuiltinStrategy):
-    """ResourceQuotas; `policies.quotas` enforces them."""
+    """ResourceQuotas. `policies.quotas` enforces them."""
 
     delete_returns_object = True
     rules = r.Rules(
@@ -172,12 +172,12 @@ class ResourceQuotaStrategy(BuiltinStrategy):
     )
 
 
-_POD_COMPUTE = ("cpu", "memory")  # the resources that decide the quality of service
+_POD_COMPUTE = ("cpu", "memory")  # the resources that decide the Pod's QoS class
 _HUGE_PAGES = "hugepages-"
 
 
 def default_resources(spec: Object) -> None:
-    """Fill in requests from limits, for each container and for a Pod with resources of its own."""
+    """Fill in missing requests from limits, for each container and for Pod-level resources."""
     for key in ("containers", "initContainers"):
         for container in spec.get(key) or ():
             if limits := (container.get("resources") or {}).get("limits"):
@@ -198,7 +198,7 @@ def default_resources(spec: Object) -> None:
 
 
 def aggregated(spec: Object, part: str) -> dict[str, str]:
-    """The need of all containers together: the sum of main containers and sidecars, or the largest init container."""
+    """What all containers need together: the sum of main containers and sidecars, or the largest init container."""
     total: dict[str, Fraction] = {}
     largest: dict[str, Fraction] = {}
     texts: dict[str, str] = {}
@@ -224,14 +224,14 @@ def _pod_amounts(container: Object, part: str) -> Iterable[tuple[str, str]]:
 
 
 def _text(value: Fraction, *, like: str) -> str:
-    """A sum in the real server's form: in the suffix family (binary or decimal) of its parts."""
+    """A sum as the real server prints it, with a suffix of the same family (binary or decimal) as in `like`."""
     if "i" in like and value.denominator == 1 and value % 1024 == 0:
         return canonical(f"{int(value) // 1024}Ki")
     return canonical(f"{int(value * 10**9)}n")
 
 
 def quality_of_service(spec: Object) -> str:
-    """Guaranteed, Burstable or BestEffort, from the requests and limits of the Pod, or else of its containers."""
+    """The QoS class (Guaranteed, Burstable or BestEffort), from Pod-level resources or else from the containers'."""
     whole = spec.get("resources") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     parts = [whole] if whole.get("limits") or whole.get("requests") else [
@@ -244,7 +244,7 @@ def quality_of_service(spec: Object) -> str:
 
 
 def _compute(resources: Object, part: str) -> dict[str, Fraction]:
-    """CPU and memory above zero."""
+    """The amounts of CPU and memory that are above zero."""
     amounts = ((name, value_of(amount)) for name, amount in (resources.get(part) or {}).items() if name in _POD_COMPUTE)
     return {name: amount for name, amount in amounts if amount > 0}
 
@@ -261,7 +261,7 @@ def _limits(namespace: str, kind: str, ctx: StrategyContext) -> Iterator[Object]
 
 
 def fill_in(pod: Object, ctx: StrategyContext) -> None:
-    """Give the containers of a Pod the default requests and limits."""
+    """Give a Pod's containers the default requests and limits of the namespace's LimitRanges."""
     for limit in _limits(pod["metadata"].get("namespace", ""), "Container", ctx):
         told = []
         for key, title in (("containers", "container"), ("initContainers", "init container")):
@@ -284,7 +284,7 @@ def _fill(container: Object, part: str, defaults: Amounts) -> list[str]:
 
 
 def check_pod(pod: Object, ctx: StrategyContext) -> None:
-    """Check a Pod against the limits. Raises the 403."""
+    """Check a Pod against the namespace's LimitRanges. Raises a 403 if the Pod exceeds a limit."""
     namespace, spec = pod["metadata"].get("namespace", ""), pod["spec"]
     why: list[str] = []
     for limit in _limits(namespace, "Container", ctx):
@@ -298,7 +298,7 @@ def check_pod(pod: Object, ctx: StrategyContext) -> None:
 
 
 def check_claim(claim: Object, ctx: StrategyContext) -> None:
-    """Check a claim against the limits. Raises the 403."""
+    """Check a claim against the namespace's LimitRanges. Raises a 403 if the claim exceeds a limit."""
     requests = (claim["spec"].get("resources") or {}).get("requests") or {}
     why: list[str] = []
     for limit in _limits(claim["metadata"].get("namespace", ""), "PersistentVolumeClaim", ctx):

@@ -42,7 +42,7 @@ _FINALIZERS = r.Rules(("spec.finalizers[*]", _finalizer))
 
 
 class NamespaceStrategy(BuiltinStrategy):
-    """Namespaces: spec.finalizers delays a deletion until the namespace is empty."""
+    """Namespaces. spec.finalizers delays a deletion until the namespace is empty."""
 
     terminates = True
     immortal = frozenset({"default", "kube-public", "kube-system"})
@@ -64,12 +64,12 @@ class NamespaceStrategy(BuiltinStrategy):
         obj["status"] = {"phase": "Active"}
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Set the label of a generated name, after validation."""
+        """Set the name label for a generated name, after validation."""
         self.default(obj)
         return False
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Keep spec.finalizers, which change only through /finalize."""
+        """Restore spec.finalizers, which only /finalize may change."""
         if subresource == "finalize":
             self.keep("status", new, old)
             return
@@ -77,7 +77,7 @@ class NamespaceStrategy(BuiltinStrategy):
         self.keep("spec", new, old)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate an update: the phase follows the deletion."""
+        """Validate an update. The phase must be Terminating if and only if the Namespace is being deleted."""
         if subresource == "finalize":
             return list(_FINALIZERS(new))
         phase, deleting = (new.get("status") or {}).get("phase"), bool(old["metadata"].get("deletionTimestamp"))
@@ -88,11 +88,11 @@ class NamespaceStrategy(BuiltinStrategy):
         return [errors.invalid_value("status.Phase", phase, rule)]
 
     def holds_deletion(self, obj: Object) -> bool:
-        """Whether the spec has finalizers. Surprising: a first deletion never removes the Namespace, even without."""
+        """Whether the deletion waits: on spec.finalizers, and always on the first delete, as in the real server."""
         return bool((obj.get("spec") or {}).get("finalizers")) or not obj["metadata"].get("deletionTimestamp")
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:
-        """Set the phase Terminating; the policy may add a finalizer."""
+        """Set the phase Terminating. The propagation policy may add a finalizer."""
         meta = obj["metadata"]
         finalizers = collector_finalizers(meta.get("finalizers") or [], policy)
         if finalizers:
@@ -145,7 +145,7 @@ _SET_ONCE = (_set_once("podCIDRs", "podCIDR"), _set_once("providerID", "provider
 
 
 class NodeStrategy(BuiltinStrategy):
-    """Nodes: a kubelet sends the status with the Node that it creates."""
+    """Nodes. A kubelet creates its Node with a status, so a create keeps the status."""
 
     rules = r.Rules(
         ("", _taints),
@@ -160,7 +160,7 @@ class NodeStrategy(BuiltinStrategy):
         "spec.unschedulable": lambda obj: "true" if (obj.get("spec") or {}).get("unschedulable") else "false"}
 
     def default(self, obj: Object) -> None:
-        """Fill in allocatable from capacity, and the pod network in both fields."""
+        """Fill in allocatable from capacity, and make podCIDR and podCIDRs agree."""
         spec, status = obj["spec"], obj.setdefault("status", {})
         if status.get("capacity"):
             put_default(status, "allocatable", dict(status["capacity"]))
@@ -170,7 +170,7 @@ class NodeStrategy(BuiltinStrategy):
             spec["podCIDRs"] = blocks if blocks and blocks[0] == block else [block]
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Taint a new Node until its conditions are known, as admission does."""
+        """Taint a new Node as not ready until its conditions are known, as admission does."""
         obj["spec"].pop("configSource", None)  # a removed feature
         taints = obj["spec"].get("taints") or []
         if not any(all(entry.get(key) == value for key, value in NOT_READY.items()) for entry in taints):

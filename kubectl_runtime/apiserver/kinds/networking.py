@@ -35,7 +35,7 @@ _WILDCARD_MESSAGE = ("a wildcard DNS-1123 subdomain must start with '*.', follow
 
 
 def _class_name(obj: Object, path: str) -> Iterator[Cause]:
-    """The cause of an annotation that differs from the field that replaced it."""
+    """The cause if the class annotation differs from ingressClassName, which replaced the annotation."""
     given = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
     if None not in (given, name := obj["spec"].get("ingressClassName")) and given != name:
         yield errors.invalid_value(f"{path}annotations.{CLASS_ANNOTATION}", given,
@@ -120,7 +120,7 @@ class IngressStrategy(BuiltinStrategy):
             obj["spec"]["ingressClassName"] = name
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn about the annotation that became a field."""
+        """Warn about the deprecated class annotation."""
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
         if old is None and annotated and obj["spec"].get("ingressClassName") is None:
             return [f'annotation "{CLASS_ANNOTATION}" is deprecated, please use \'spec.ingressClassName\' instead']
@@ -220,7 +220,7 @@ def _of_different_families(blocks: list[str]) -> bool:
 
 
 class ServiceCIDRStrategy(BuiltinStrategy):
-    """ServiceCIDRs; the addresses of Services come from the server's own range."""
+    """ServiceCIDRs. They have no effect: Services get addresses from the server's own range."""
 
     rules = r.Rules(
         ("spec.cidrs", r.required("at least one CIDR required")),

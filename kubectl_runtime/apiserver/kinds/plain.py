@@ -1,7 +1,7 @@
-"""Kinds whose rules are rows alone.
+"""Kinds whose strategy consists of little more than rows.
 
 Leases, FlowSchemas, PriorityLevelConfigurations, APIServices and the kinds of resource.k8s.io are stored without
-effect. Names of Roles and bindings only have to fit into a path; access checks escalation.
+effect. Names of Roles and bindings only have to fit into a path. The module `access.rbac` checks escalation.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kubectl_runtime.core.meta.metav1 import format_time
 
 
 class LeaseStrategy(BuiltinStrategy):
-    dropped = ("spec.strategy", "spec.preferredHolder")  # for coordinated leader election
+    dropped = ("spec.strategy", "spec.preferredHolder")  # coordinated leader election, a feature that is off
     rules = r.Rules(
         ("spec.leaseDurationSeconds", r.at_least(1, "must be greater than 0")),
         ("spec.leaseTransitions", r.NATURAL),
@@ -185,7 +185,7 @@ class ResourceClaimStrategy(BuiltinStrategy):
 
 
 class ResourceClaimTemplateStrategy(ResourceClaimStrategy):
-    """ResourceClaimTemplates: their spec has the spec of a claim."""
+    """ResourceClaimTemplates. Their spec contains a claim's spec."""
 
     defaults = _request_defaults("spec.spec.devices")
     rules = r.Rules(("spec.spec.devices", _DEVICES))
@@ -195,7 +195,7 @@ SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-crit
 
 
 def _priority(obj: Object, path: str) -> list[Cause]:
-    """Refuse user-defined priorities above a thousand million."""
+    """Refuse user-defined priorities above 1,000,000,000 and names that are reserved for the system."""
     name = obj["metadata"].get("name", "")
     if name in SYSTEM_PRIORITIES:
         return []
@@ -208,12 +208,12 @@ def _priority(obj: Object, path: str) -> list[Cause]:
 
 
 class PriorityClassStrategy(BuiltinStrategy):
-    """PriorityClasses: value and policy never change."""
+    """PriorityClasses. Their value and preemptionPolicy cannot change."""
 
     has_generation = True
     immortal = frozenset(SYSTEM_PRIORITIES)
     immortal_text = "this is a system priority class and cannot be deleted"
-    generation_path = "spec"  # it has no spec: nothing raises the generation
+    generation_path = "spec"  # a PriorityClass has no spec, so its generation never changes
     defaults = r.Defaults({"preemptionPolicy": "PreemptLowerPriority"})
     rules = r.Rules(("preemptionPolicy", r.choice("PreemptLowerPriority", "Never")), ("", _priority))
     update_rules = r.Rules(("value", r.fixed("may not be changed in an update.")), ("preemptionPolicy", r.FIXED))
@@ -223,7 +223,7 @@ _TOLERATION = (("Key", ""), ("Operator", ""), ("Value", ""), ("Effect", ""), ("T
 
 
 def _internal(toleration: Object) -> Object:
-    """A toleration in the form of the real server's internal type."""
+    """A toleration as the real server prints its internal type."""
     return {key: toleration.get(key[:1].lower() + key[1:], empty) for key, empty in _TOLERATION}
 
 
@@ -265,7 +265,7 @@ _BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE RE
 
 
 def _is_request(text: str) -> bool:
-    """Whether a text is a non-empty PEM block of the right type."""
+    """Whether a text is a PEM block CERTIFICATE REQUEST with content."""
     try:
         data = base64.b64decode(text)
     except binascii.Error:
@@ -293,7 +293,7 @@ def _signer(given: str | None, path: str) -> Iterator[Cause]:
 
 
 class SigningRequestStrategy(BuiltinStrategy):
-    """CertificateSigningRequests: the server writes the requesting user."""
+    """CertificateSigningRequests. The server records the requesting user in the spec."""
 
     name_errors = staticmethod(path_segment_errors)
     rules = r.Rules(
@@ -307,14 +307,14 @@ class SigningRequestStrategy(BuiltinStrategy):
     fields: ClassVar[dict[str, str | Callable[[Object], str]]] = {"spec.signerName": "spec.signerName"}
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Set the user of the request, whatever the body says."""
+        """Set the requesting user, whatever the body contains."""
         super().prepare_create(obj, ctx)
         for key in ("uid", "groups", "extra"):
             obj["spec"].pop(key, None)
         obj["spec"].update(ctx.identity)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Keep the spec; /approval changes only conditions of the status."""
+        """Restore the spec. On /approval only the status conditions may change."""
         super().prepare_update(new, old, "status" if subresource == "approval" else subresource, ctx)
         self.keep("spec", new, old)
         for condition in (new.get("status") or {}).get("conditions") or ():
@@ -325,8 +325,8 @@ class SigningRequestStrategy(BuiltinStrategy):
             condition["lastUpdateTime"] = condition.get("lastUpdateTime") or format_time(ctx.now)
 
     def reset(self, subresource: str) -> ResetFields:
-        """The fields that a request does not own. Surprising: the client does not own even the spec, although a
-        create sets it."""
+        """The fields that a client never owns. As in the real server, they include the spec, although a create sets it.
+        """
         return super().reset(subresource) if subresource else ResetFields(drop=(("spec",), ("status",)))
 
 
@@ -343,7 +343,7 @@ _RULE = (
 
 
 class RoleStrategy(BuiltinStrategy):
-    """Roles: each rule has verbs and resources."""
+    """Roles. Each rule must have verbs and resources."""
 
     name_errors = staticmethod(path_segment_errors)
     rules = r.Rules(("rules[*]", r.Rules(
@@ -359,7 +359,7 @@ def _aggregated(selector: Object, path: str) -> list[Cause]:
 
 
 class ClusterRoleStrategy(BuiltinStrategy):
-    """ClusterRoles: their rules may have URLs, and they may aggregate other roles."""
+    """ClusterRoles. Their rules may have nonResourceURLs, and they may aggregate other roles."""
 
     name_errors = staticmethod(path_segment_errors)
     rules = r.Rules(
@@ -371,7 +371,7 @@ class ClusterRoleStrategy(BuiltinStrategy):
 
 
 def _internal_role(role: Object) -> Object:
-    """A roleRef in the form of the real server's internal type."""
+    """A roleRef as the real server prints its internal type."""
     return {"APIGroup": role["apiGroup"], "Kind": role.get("kind", ""), "Name": role.get("name", "")}
 
 
@@ -396,7 +396,7 @@ def _group_of(subject: Object) -> str | None:
 
 
 class BindingStrategy(BuiltinStrategy):
-    """RoleBindings: the role cannot change, the subjects can."""
+    """RoleBindings. The roleRef cannot change, but the subjects can."""
 
     name_errors = staticmethod(path_segment_errors)
     defaults = r.Defaults({"roleRef": {}}, zero={"roleRef.apiGroup": GROUP, "subjects[*].apiGroup": _group_of})
@@ -409,7 +409,7 @@ class BindingStrategy(BuiltinStrategy):
 
 
 class ClusterBindingStrategy(BindingStrategy):
-    """ClusterRoleBindings: only for ClusterRoles, and with namespaces of ServiceAccounts."""
+    """ClusterRoleBindings. They must refer to ClusterRoles, and ServiceAccount subjects must have a namespace."""
 
     rules = r.Rules(
         *_ROLE,

@@ -1,6 +1,6 @@
 """The rules of built-in kinds: rows of data, and the interpreter that evaluates them.
 
-A `Rules` table holds rows. A row is a path and its checks; the causes have the order of the rows::
+A `Rules` table holds rows. A row consists of a path and checks. The causes come in the order of the rows::
 
     PORT = r.Rules(
         ("name", r.DNS_LABEL, r.UNIQUE),
@@ -13,14 +13,15 @@ A `Rules` table holds rows. A row is a path and its checks; the causes have the 
         r.when(r.equals("spec.type", "NodePort"), ("spec.ports", r.REQUIRED)),
     )
 
-- A path is relative to the object of the table. ``[*]`` stands for each item of a list, "" for the object itself.
-- A check is a function of a value and its path that yields causes; a missing value is None. A table is also a check; it
-  skips None. Most checks skip missing and empty values, and leave them to `REQUIRED`.
-- `FIXED` compares with the old object of an update. It works in the table of a kind, not in tables of parts.
-- `UNIQUE` compares with the earlier items of the same list; `UNIQUE_IF_SET` skips empty values.
+- A path is relative to the table's object. ``[*]`` stands for each item of a list, "" for the object itself.
+- A check is a function that takes a value (None if missing) and its path, and yields causes. A table is also a check,
+  and skips None. Most checks skip missing and empty values, because `REQUIRED` checks for these.
+- `FIXED` compares the value with the old object in an update. It works only in a kind's own table, not in tables of
+  parts.
+- `UNIQUE` compares the value with the earlier items of the same list. `UNIQUE_IF_SET` skips empty values.
 - `when` applies rows only to objects for which conditions hold.
 
-`Defaults` maps paths to values that are filled in if the parent is present and the field is missing.
+`Defaults` maps paths to default values. A default is filled in if the parent is present and the field is missing.
 
 The modules of kinds import this module as `r`.
 """
@@ -47,35 +48,35 @@ from kubectl_runtime.core.meta.quantities import value_of
 
 Check = Callable[[Any, str], Iterable[Cause]]
 Condition = Callable[[Object], bool]
-Row = tuple[Any, ...]  # a path, then checks
+Row = tuple[Any, ...]  # a path, followed by checks
 Steps = tuple[tuple[str, bool], ...]  # keys, each with whether its value is a list to iterate over
 
 
 class Fixed(NamedTuple):
-    """The new value must equal the old object's. `refuse` makes the cause from a path and the new value."""
+    """A check: the new value must equal the old object's value. `refuse` makes the cause from path and new value."""
 
     refuse: Callable[[str, Any], Cause] = errors.immutable
-    of: Callable[[Any], Any] = lambda value: value  # the compared part
-    changed: Callable[[Any, Any], bool] = ne  # whether the rule sees a change
+    of: Callable[[Any], Any] = lambda value: value  # the part of the value that is compared
+    changed: Callable[[Any, Any], bool] = ne  # whether (new, old) counts as a change
 
 
 FIXED = Fixed()
 
 
 def once_set(value: Any, before: Any) -> bool:
-    """A change of a field that may still be set while it is empty."""
+    """For `Fixed.changed`: whether a field that already had a value has changed. An empty field may still be set."""
     return bool(before) and bool(value != before)
 
 
 def fixed(why: str) -> Fixed:
-    """Forbid a change, with a text of the kind's own."""
+    """Forbid a change, with the text `why`."""
     return Fixed(lambda path, _: errors.forbidden_field(path, why))
 
 
 class Unique(NamedTuple):
-    """No earlier item of the list has the same value."""
+    """A check: no earlier item of the list has the same value."""
 
-    of: Callable[[Any], Any] = lambda value: value or ""  # the compared part
+    of: Callable[[Any], Any] = lambda value: value or ""  # the part of the value that is compared
     shown: Callable[[Any], Any] | None = None  # the value in the cause; by default the compared part
     empty: bool = True  # whether empty values count
 
@@ -84,19 +85,19 @@ UNIQUE, UNIQUE_IF_SET = Unique(), Unique(empty=False)
 
 
 class When(NamedTuple):
-    """Rows for objects for which conditions hold."""
+    """Rows that apply only to objects for which all conditions hold."""
 
     conditions: tuple[Condition, ...]
     rows: tuple[Row | When, ...]
 
 
 def when(*parts: Condition | Row | When) -> When:
-    """Apply rows only to objects for which all conditions hold; the conditions come before the rows."""
+    """Apply rows only to objects for which all conditions hold. The conditions are given before the rows."""
     return When(tuple(part for part in parts if not isinstance(part, tuple)),
                 tuple(part for part in parts if isinstance(part, tuple)))
 
 
-_OPTIONAL: set[Any] = set()  # checks that accept a missing value, so that their rows can be skipped for it
+_OPTIONAL: set[Any] = set()  # checks that accept a missing value, for which a row of only such checks is skipped
 
 
 def _optional(check: Check) -> Check:
@@ -134,7 +135,7 @@ class Rules:
 
     def __call__(self, obj: Any, path: str = "", *, old: Object | None = None,
                  seen: dict[int, set[Any]] | None = None) -> list[Cause]:
-        """The causes of an object at a path; `seen` holds the values of earlier items, for `UNIQUE`."""
+        """The causes of an invalid object at a path. For `UNIQUE`, `seen` holds the values of earlier items."""
         found: list[Cause] = []
         if obj is None:
             return found
@@ -173,7 +174,7 @@ def _check(found: list[Cause], checks: tuple[Any, ...], value: Any, path: str, s
 
 def _values(value: Any, path: str, steps: Steps,
             seen: dict[int, set[Any]] | None) -> Iterator[tuple[Any, str, dict[int, set[Any]] | None]]:
-    """The values at the steps, each with its path and the values seen in earlier items."""
+    """The values that the steps lead to, each with its path and the values seen in earlier items."""
     for number, (key, many) in enumerate(steps, 1):
         value = value.get(key) if value else None
         path = f"{path}.{key}" if path else key
@@ -192,10 +193,10 @@ def _value(obj: Any, steps: Steps) -> Any:
 
 
 class Defaults:
-    """Defaults by path: a value, or a function of the parent that returns a value or None."""
+    """Defaults by path. A default is a value, or a function that takes the parent and returns a value or None."""
 
     def __init__(self, values: Mapping[str, Any] | None = None, *, zero: Mapping[str, Any] | None = None) -> None:
-        """`zero` has the defaults of fields in which an empty text or 0 counts as missing."""
+        """`zero` maps paths of fields in which an empty text or 0 counts as missing."""
         self._rows = [(steps[:-1], "[*]" in path, steps[-1][0], value, zeros)
                       for zeros, part in ((False, values), (True, zero)) for path, value in (part or {}).items()
                       if (steps := _steps(path))]
@@ -207,7 +208,7 @@ class Defaults:
         return both
 
     def __call__(self, obj: Object) -> None:
-        """Fill in an object, in place."""
+        """Fill in the defaults of an object, in place."""
         for steps, lists, key, value, zeros in self._rows:
             for parent in [each for each, _, _ in _values(obj, "", steps, None)] if lists else (_value(obj, steps),):
                 if parent is None or (given := parent.get(key)) or (given is not None and not zeros):
@@ -220,42 +221,42 @@ class Defaults:
 # Conditions
 
 def has(*paths: str) -> Condition:
-    """There is a value, which may be empty, at each of the paths."""
+    """True if each of the paths has a value, which may be empty."""
     steps = [_steps(path) for path in paths]
     return lambda obj: all(_value(obj, each) is not None for each in steps)
 
 
 def absent(*paths: str) -> Condition:
-    """There is no value at any of the paths."""
+    """True if none of the paths has a value."""
     steps = [_steps(path) for path in paths]
     return lambda obj: all(_value(obj, each) is None for each in steps)
 
 
 def filled(*paths: str) -> Condition:
-    """There is a value that is not empty at each of the paths."""
+    """True if each of the paths has a value that is not empty."""
     steps = [_steps(path) for path in paths]
     return lambda obj: all(_value(obj, each) for each in steps)
 
 
 def some(*paths: str) -> Condition:
-    """There is a value that is not empty at one of the paths."""
+    """True if at least one of the paths has a value that is not empty."""
     steps = [_steps(path) for path in paths]
     return lambda obj: any(_value(obj, each) for each in steps)
 
 
 def lacks(*paths: str) -> Condition:
-    """There is no value, or an empty one, at each of the paths."""
+    """True if each of the paths has no value or an empty value."""
     found = some(*paths)
     return lambda obj: not found(obj)
 
 
 def negated(condition: Condition) -> Condition:
-    """The reverse of a condition."""
+    """True if the condition is false."""
     return lambda obj: not condition(obj)
 
 
 def equals(path: str, *values: Any) -> Condition:
-    """There is one of some values at a path."""
+    """True if the value at a path is one of `values`."""
     steps = _steps(path)
     return lambda obj: _value(obj, steps) in values
 
@@ -276,20 +277,20 @@ def present(why: str = "") -> Check:
 
 
 def missing(why: str) -> Check:
-    """Report that something is required; the condition of the row decides when."""
+    """Always report that a field is required. The row's condition decides when the check runs."""
     return lambda _, path: (errors.required(path, why),)
 
 
 def forbidden(why: str, *, empty: bool = False) -> Check:
-    """Refuse a value; an empty value only with `empty`."""
+    """Refuse any value as forbidden. An empty value is refused only with `empty`."""
     return _optional(
         lambda value, path: (errors.forbidden_field(path, why),) if value or (empty and value is not None) else ())
 
 
 def choice(*supported: str, zero: Any = None, shown: Callable[[Any], Any] = lambda value: value) -> Check:
-    """Refuse a value that is not among `supported`. `zero` stands for a missing or empty value; None accepts it.
+    """Refuse a value that is not among `supported`. A missing or empty value is checked as `zero`; None accepts it.
 
-    `shown` makes the value in the cause.
+    `shown` returns the value for the cause.
     """
     def check(value: Any, path: str) -> Iterable[Cause]:
         given = value or zero
@@ -303,9 +304,9 @@ _ITSELF: Any = object()
 
 
 def must(test: Callable[[Any], bool], why: str, *, zero: Any = None, shown: Any = _ITSELF) -> Check:
-    """Refuse a value that fails a test. `zero` stands for a missing value; None accepts it.
+    """Refuse a value that fails a test. A missing value is tested as `zero`; None accepts it.
 
-    `shown` is the value in the cause, if it is not the value itself.
+    `shown` replaces the value in the cause.
     """
     def check(value: Any, path: str) -> Iterable[Cause]:
         given = zero if value is None else value
@@ -317,12 +318,12 @@ def must(test: Callable[[Any], bool], why: str, *, zero: Any = None, shown: Any 
 
 
 def at_least(least: int, why: str = "", *, zero: Any = None) -> Check:
-    """Refuse a smaller number."""
+    """Refuse a number below `least`."""
     return must(lambda value: value >= least, why or f"must be greater than or equal to {least}", zero=zero)
 
 
 def between(least: int, most: int, why: str = "", *, zero: Any = None) -> Check:
-    """Refuse a number outside of a range."""
+    """Refuse a number that is not in a range."""
     return must(lambda value: least <= value <= most, why or f"must be between {least} and {most}, inclusive",
                 zero=zero)
 
@@ -332,22 +333,22 @@ PORT_NUMBER = between(1, 65535)
 
 
 def prohibited(why: str) -> Check:
-    """Forbid a field with any value; the condition of the row decides when."""
+    """Always report a field as forbidden. The row's condition decides when the check runs."""
     return lambda _, path: (errors.forbidden_field(path, why),)
 
 
 def invalid(why: str, *, shown: Any = _ITSELF) -> Check:
-    """Refuse any value; the condition of the row decides when. `shown` is the value in the cause."""
+    """Always report a value as invalid. The row's condition decides when the check runs. `shown` replaces the value."""
     return lambda value, path: (errors.invalid_value(path, value if shown is _ITSELF else shown, why),)
 
 
 def at_most_items(most: int) -> Check:
-    """Refuse a longer list."""
+    """Refuse a list with more than `most` items."""
     return lambda value, path: (errors.too_many(path, len(value), most),) if len(value or ()) > most else ()
 
 
 def each(*checks: Check) -> Check:
-    """Check each item of a list, at the path of the list."""
+    """Check each item of a list. Causes have the path of the list."""
     return lambda values, path: (cause for value in values or () for check in checks for cause in check(value, path))
 
 
@@ -357,7 +358,7 @@ def quantity(test: Callable[[Any], bool], why: str) -> Check:
 
 
 def name(wrong: Callable[[str], Iterable[str]], *, empty: bool = False) -> Check:
-    """Refuse a text in which a function finds problems; an empty or missing text is checked only with `empty`."""
+    """Refuse a text in which `wrong` finds problems. An empty or missing text is checked only with `empty`."""
     def check(value: Any, path: str) -> Iterable[Cause]:
         if not value and not empty:
             return ()

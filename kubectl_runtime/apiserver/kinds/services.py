@@ -1,8 +1,7 @@
-"""Services of a cluster with IPv4 only: rules, and the allocation of addresses and node ports.
+"""Services on a cluster with IPv4 only: rules, and the allocation of addresses and node ports.
 
-The ranges are kube-apiserver's defaults. A Service keeps its address from create to delete. It gets the first free
-address of a sequence that begins at a hash of its namespace and name, so that the same manifests get the same
-addresses.
+The ranges are kube-apiserver's defaults. A Service keeps its address from create to delete. The search for a free
+address starts at a hash of the Service's namespace and name, so that the same manifests get the same addresses.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 
 
 def allocation_causes(obj: Object, ctx: StrategyContext) -> list[Cause]:
-    """The causes of requested addresses and ports that are out of range or taken."""
+    """The causes if requested addresses or ports are out of range or taken."""
     spec, causes = obj["spec"], []
     others = _others(obj, ctx)
     address = parse_ip(spec.get("clusterIP") or "")
@@ -75,13 +74,13 @@ def _node_port_causes(ports: Iterable[Object], others: list[Object]) -> list[Cau
 
 
 def allocate(obj: Object, ctx: StrategyContext) -> None:
-    """Set the address, families and node ports that the client omitted."""
+    """Set address, families and node ports, where the client omitted them."""
     spec = obj["spec"]
     if spec.get("type") == "ExternalName":
         return
     address = spec.get("clusterIP") or next(iter(spec.get("clusterIPs") or ()), "")
     headless_without_selector = address == "None" and not spec.get("selector")
-    # A headless Service without a selector may point anywhere: it is dual-stack even on a single-stack cluster.
+    # A headless Service without a selector may point anywhere, so it is dual-stack even on a single-stack cluster.
     put_default(spec, "ipFamilies", ["IPv4", "IPv6"] if headless_without_selector else ["IPv4"])
     put_default(spec, "ipFamilyPolicy", "RequireDualStack" if headless_without_selector else "SingleStack")
     if not address:
@@ -96,7 +95,8 @@ def allocate(obj: Object, ctx: StrategyContext) -> None:
 
 
 def refuse_unnamed(obj: Object, ctx: StrategyContext) -> None:
-    """Refuse a Service without a name, as the allocation of its address does before validation."""
+    """Refuse a Service with a missing or invalid name, as the real server's address allocation does before validation.
+    """
     name: str = obj["metadata"].get("name", "")
     found = [f"Invalid value: {errors.go_value(name)}: {why}" for why in path_segment_errors(name)]
     if found or not name:
@@ -118,7 +118,7 @@ def _start(obj: Object, size: int) -> int:
 
 
 def _network(others: list[Object]) -> ipaddress.IPv4Network:
-    """The range of addresses. The real server refuses a Service when its range is full; here the range grows."""
+    """The range of Service addresses. The range grows with the number of Services, so that it is never full."""
     network = SERVICE_NETWORK
     while len(others) > network.num_addresses // 2:
         network = network.supernet()
@@ -129,13 +129,13 @@ def _free_address(obj: Object, ctx: StrategyContext) -> str:
     others = _others(obj, ctx)
     taken = {address for spec in others for address in spec.get("clusterIPs") or ()}
     network = _network(others)
-    size = network.num_addresses - 3  # without network, broadcast and the first address (kubernetes.default's)
+    size = network.num_addresses - 3  # without network, broadcast and first address (used by kubernetes.default)
     first = _start(obj, size)
     return next(text for offset in range(size) if (text := str(network[2 + (first + offset) % size])) not in taken)
 
 
 def _allocate_node_ports(obj: Object, ctx: StrategyContext, *, wants_ports: bool, checked: bool) -> None:
-    """Allocate a node port for each port, and one more for the health check."""
+    """Allocate the missing node ports: with `wants_ports` for each port, with `checked` for the health check."""
     spec = obj["spec"]
     entries = [spec, *_others(obj, ctx)]
     taken = {port.get("nodePort") for entry in entries for port in entry.get("ports") or ()}
@@ -182,7 +182,7 @@ def _addresses(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _families(spec: Object, path: str) -> Iterator[Cause]:
-    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the server then allocates no address
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the server allocates no address for it
     families, policy = spec.get("ipFamilies") or (), spec.get("ipFamilyPolicy")
     for index, family in enumerate(families):
         at = f"{path}.ipFamilies[{index}]"
@@ -215,13 +215,13 @@ def _source_ranges(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _is_reachable(obj: Object) -> bool:
-    """Whether clients outside of the cluster reach the Service."""
+    """Whether clients outside of the cluster can reach the Service."""
     kind: str = obj["spec"].get("type", "")
     return kind in WITH_NODE_PORTS or (kind == "ClusterIP" and bool(obj["spec"].get("externalIPs")))
 
 
 def _is_checked(obj: Object) -> bool:
-    """Whether a load balancer checks the health of nodes."""
+    """Whether a load balancer checks the nodes' health."""
     spec: Object = obj["spec"]
     return (spec.get("type"), spec.get("externalTrafficPolicy")) == ("LoadBalancer", "Local")
 
@@ -244,7 +244,7 @@ _PAIR = r.Unique(lambda port: (port.get("port", 0), port.get("protocol")), lambd
 
 
 def _ports(*node_port: r.Check) -> tuple[r.When, ...]:
-    """The rows of ports, with checks of their node ports. Ports need names if there are several."""
+    """The rows of ports. `node_port` are checks of the node ports. If there are several ports, they must have names."""
     rows: tuple[r.Row, ...] = (*_PORT, ("nodePort", *node_port), ("", _PAIR))
     return (r.when(_has_several_ports, ("spec.ports[*]", r.Rules(("name", r.REQUIRED), *rows))),
             r.when(r.negated(_has_several_ports), ("spec.ports[*]", r.Rules(*rows))))
@@ -267,7 +267,7 @@ _PORTS_AND_ADDRESSES = (
         1, MAX_AFFINITY_SECONDS, f"must be greater than 0 and less than {MAX_AFFINITY_SECONDS}")),
 )
 
-#: The ingress point of a load balancer, for a Service or an Ingress.
+#: A load balancer's ingress point, in the status of a Service or an Ingress.
 LOAD_BALANCER_POINT = r.Rules(
     ("ip", r.must(lambda text: not text or is_ip(text), IP_MESSAGE)),
     ("hostname", r.DNS_SUBDOMAIN, r.must(lambda host: not host or not is_ip(host),
@@ -318,7 +318,7 @@ class ServiceStrategy(BuiltinStrategy):
     }, zero={"spec.ports[*].targetPort": lambda port: port.get("port", 0)})
 
     def default(self, obj: Object) -> None:
-        """Fill in the timeout of the affinity, and the mode of a load balancer's addresses."""
+        """Fill in defaults, also the session affinity's timeout and the ipMode of a load balancer's addresses."""
         super().default(obj)
         spec = obj["spec"]
         if spec["sessionAffinity"] == "None":
@@ -332,19 +332,19 @@ class ServiceStrategy(BuiltinStrategy):
                     put_default(point, "ipMode", "VIP")
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Set the server's status, and the list of addresses from the single address."""
+        """Set the initial status, and fill clusterIPs from clusterIP."""
         super().prepare_create(obj, ctx)
         _list_address(obj["spec"])
         if obj["spec"]["type"] != "ExternalName" and not obj["spec"].get("clusterIPs"):
             refuse_unnamed(obj, ctx)
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Allocate what the client omitted."""
+        """Allocate the addresses and node ports that the client omitted."""
         allocate(obj, ctx)
         return False
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Keep allocated values that the client omits."""
+        """Restore allocated values that the client omitted, and drop fields that only the old type may have."""
         super().prepare_update(new, old, subresource, ctx)
         if subresource:
             return
@@ -363,15 +363,15 @@ class ServiceStrategy(BuiltinStrategy):
         _list_address(spec)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warnings about ignored or deprecated fields, and about addresses that are not canonical."""
+        """Warn about ignored or deprecated fields, and about addresses that are not canonical."""
         return list(_warnings(obj))
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate the spec, and whether its address and ports are free."""
+        """Validate the spec, and check that its address and node ports are free."""
         return super().validate_create(obj, ctx) + allocation_causes(obj, ctx)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate as at creation; the address does not change."""
+        """Validate as on create. The address cannot change."""
         if subresource:
             return super().validate_update(new, old, subresource, ctx)
         causes = []
@@ -413,7 +413,7 @@ def _warnings(obj: Object) -> Iterator[str]:
 
 
 def _drop_of_other_type(spec: Object, before: Object) -> None:
-    """Drop fields that only the old type may have, unless the client has just changed them."""
+    """Drop fields that only the Service's old type may have, unless the client has changed them."""
     kind = spec["type"]
     ports, old_ports = spec.get("ports") or (), before.get("ports") or ()
     if kind not in WITH_NODE_PORTS and [port.get("nodePort") for port in ports] == [
@@ -435,7 +435,7 @@ def _drop_of_other_type(spec: Object, before: Object) -> None:
 
 
 def _keep_allocated(spec: Object, before: Object) -> None:
-    """Keep allocated values, which a PUT may omit."""
+    """Restore allocated values, because a PUT may omit them."""
     if not spec.get("clusterIP") and not spec.get("clusterIPs"):
         for key in ("clusterIP", "clusterIPs"):
             if key in before:

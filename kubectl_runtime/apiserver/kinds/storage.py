@@ -40,7 +40,7 @@ DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 
 
 def protect(obj: Object, finalizer: str) -> None:
-    """Add a finalizer, as admission does, that prevents the deletion of an object in use."""
+    """Add the finalizer that prevents the deletion of an object in use, as admission does."""
     finalizers = obj["metadata"].get("finalizers") or []
     if finalizer not in finalizers:
         obj["metadata"]["finalizers"] = [*finalizers, finalizer]
@@ -62,14 +62,14 @@ class ClaimStrategy(BuiltinStrategy):
     defaults = r.Defaults({"spec.volumeMode": "Filesystem", "status": {}, "status.phase": "Pending"})
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add the protection, and the default storage class if there is one."""
+        """Add the protection finalizer, and the default StorageClass if there is one."""
         protect(obj, "kubernetes.io/pvc-protection")
         if obj["spec"].get("storageClassName") is None and (
                 default := default_class(ctx, "storage.k8s.io", "storageclasses", DEFAULT_CLASS)):
             obj["spec"]["storageClassName"] = default
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Set a fresh status, the data source in both fields, and what admission adds."""
+        """Set the initial status, set the data source in both of its fields, and apply `admit`."""
         obj["status"] = {"phase": "Pending"}
         _normalize_data_source(obj["spec"], created=True)
         self.admit(obj, ctx)
@@ -80,13 +80,13 @@ class ClaimStrategy(BuiltinStrategy):
             _normalize_data_source(new["spec"], created=False)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn about the annotation that became a field, and about fractions of bytes."""
+        """Warn about the deprecated class annotation and about fractions of bytes."""
         return [*(f'metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute '
                   "instead" for key in obj["metadata"].get("annotations") or () if key == _CLASS_ANNOTATION),
                 *claim_spec_warnings(obj["spec"], "spec")]
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Set the phase of a new claim, a default that the real server adds on reading."""
+        """Set a new claim's phase, which the real server adds as a default on reading."""
         return True
 
     rules = r.Rules(
@@ -101,14 +101,14 @@ class ClaimStrategy(BuiltinStrategy):
     )
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Evaluate the rows, then the limits of the namespace, which raise their own refusal."""
+        """Evaluate the rows. If they find no causes, check the namespace's limits, which raise a 403."""
         causes = super().validate_create(obj, ctx)
         if not causes:
             limits.check_claim(obj, ctx)
         return causes
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate an update: a claim may grow once it is bound; the rest of its spec is fixed."""
+        """Validate an update. A bound claim may grow; the rest of its spec is fixed."""
         if subresource == "status":
             return []
         causes = self.validate_create(new, ctx)
@@ -133,7 +133,7 @@ class ClaimStrategy(BuiltinStrategy):
 
 
 def _refuse_growth(new: Object, old: Object, ctx: StrategyContext) -> None:
-    """Raise the 403 of a claim whose class lets no volume grow."""
+    """Raise a 403 unless the claim's class allows volume expansion."""
     name = new["spec"].get("storageClassName")
     if name and name == old["spec"].get("storageClassName") and any(
             found.get("allowVolumeExpansion") for found in ctx.objects("storage.k8s.io", "storageclasses")
@@ -145,9 +145,9 @@ def _refuse_growth(new: Object, old: Object, ctx: StrategyContext) -> None:
 
 
 def _normalize_data_source(spec: Object, *, created: bool) -> None:
-    """Make dataSource and its successor dataSourceRef equal; invalid sources are dropped, as in old versions."""
+    """Make dataSource and its successor dataSourceRef equal. An invalid dataSource is dropped, as in old versions."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if created and reference is not None and reference.get("namespace"):  # a feature that is off
+    if created and reference is not None and reference.get("namespace"):  # the feature for such sources is off
         spec.pop("dataSourceRef")
         reference = None
     if source is not None and reference is None:
@@ -162,7 +162,7 @@ def _normalize_data_source(spec: Object, *, created: bool) -> None:
 
 
 def _as_in_go(spec: Object) -> Object:
-    """A claim's spec with the names and the order of the fields of the real server's struct."""
+    """A claim's spec with the field names and field order of the real server's struct."""
     resources = spec.get("resources") or {}
     return {"AccessModes": spec.get("accessModes"), "Selector": spec.get("selector"),
             "Resources": {"Limits": resources.get("limits"), "Requests": resources.get("requests")},
@@ -172,7 +172,7 @@ def _as_in_go(spec: Object) -> Object:
 
 
 def _fixed_parts(spec: Object, before: Object) -> Object:
-    """The fixed parts of a claim's spec whose old spec is `before`: a volume and a class can still be set once."""
+    """The parts of a claim's spec that cannot change from `before`. A missing volume or class can still be set once."""
     mutable = ["volumeAttributesClassName"] if before.get("volumeName") else []
     mutable += [key for key, unset in (("volumeName", ""), ("storageClassName", None))
                 if before.get(key, unset) in (unset, None)]
@@ -234,12 +234,12 @@ class VolumeStrategy(BuiltinStrategy):
         protect(obj, "kubernetes.io/pv-protection")
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add what admission adds, and the time of the phase."""
+        """Apply `admit`, and set the time of the phase."""
         obj["status"] = {"phase": "Pending", _SINCE: format_time(ctx.now)}
         self.admit(obj, ctx)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Set the time of a changed phase, unless the client sets it."""
+        """Set lastPhaseTransitionTime if the phase changes, unless the client sets the time."""
         super().prepare_update(new, old, subresource, ctx)
         if subresource != "status":
             return
@@ -251,7 +251,7 @@ class VolumeStrategy(BuiltinStrategy):
             status[_SINCE] = format_time(ctx.now)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warnings about deprecated annotations, policies, labels and volume types."""
+        """Warn about deprecated annotations, policies, labels and volume types."""
         spec = obj["spec"]
         found = [f"metadata.annotations[{key}]: {why}" for key, why in _DEPRECATED_ANNOTATIONS.items()
                  if key in (obj["metadata"].get("annotations") or {})]
@@ -271,7 +271,7 @@ def _no_empty_name(parameters: Object | None, path: str) -> list[Cause]:
 
 def _topologies(terms: Sequence[Object] | None, path: str) -> Iterator[Cause]:
     for index, term in enumerate(terms or ()):
-        if not term.get("matchLabelExpressions"):  # an empty term selects what the term before selected
+        if not term.get("matchLabelExpressions"):  # the real server reports an empty term as a duplicate
             yield errors.duplicate(f"{path}[{index}].matchLabelExpressions", "")
         yield from _TOPOLOGY(term, f"{path}[{index}]")
 
@@ -326,7 +326,7 @@ class CSIDriverStrategy(BuiltinStrategy):
     )
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn about tokens that belong in secrets."""
+        """Warn if serviceAccountTokenInSecrets is unset, so that tokens may be logged."""
         tokens = obj["spec"].get("tokenRequests")
         changed = old is None or old["spec"].get("tokenRequests") != tokens
         if changed and tokens and obj["spec"].get("serviceAccountTokenInSecrets") is None:

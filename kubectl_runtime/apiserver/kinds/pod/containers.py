@@ -1,6 +1,6 @@
-"""Validation of the containers of a pod spec, with their resources, probes, hooks and security contexts.
+"""Validation of a pod spec's containers, with their resources, probes, hooks and security contexts.
 
-Privileged containers are allowed, as on clusters whose servers run with ``--allow-privileged``.
+Privileged containers are allowed, as on clusters whose API servers run with ``--allow-privileged``.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HUGE_PAGES = "hugepages-"
 
 def resource_causes(resources: Object, path: str, *, claims: Collection[str] = (),
                     pod: bool = False) -> Iterator[Cause]:
-    """The causes of invalid resources of a container or, with `pod`, of a whole Pod."""
+    """The causes of a container's invalid resources, or with `pod`, of invalid Pod-level resources."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
@@ -83,7 +83,7 @@ def _pod_name_causes(name: str, path: str) -> Iterator[Cause]:
 
 
 def amount_causes(name: str, amount: str, path: str) -> Iterator[Cause]:
-    """The causes of a negative amount, or of a fraction of a resource that is counted in integers."""
+    """The causes of a negative amount, or of a fraction if the resource is counted in integers."""
     if value_of(amount) < 0:
         yield errors.invalid_value(path, amount, NOT_NEGATIVE)
     if is_extended(name) and value_of(amount).denominator != 1:
@@ -91,7 +91,7 @@ def amount_causes(name: str, amount: str, path: str) -> Iterator[Cause]:
 
 
 def is_extended(name: str) -> bool:
-    """Whether a resource is an extended one, such as ``example.com/gpu``."""
+    """Whether a resource is an extended resource, such as ``example.com/gpu``."""
     domain = name.partition("/")[0]
     return "/" in name and not (domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
                                 or name.startswith("requests."))

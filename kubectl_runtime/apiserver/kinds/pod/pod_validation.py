@@ -1,4 +1,4 @@
-"""Validation of a pod's spec, in the real server's order and words: the Pod as a whole, and its scheduling."""
+"""Validation of a pod spec, in the real server's order and words: the Pod as a whole, and its scheduling."""
 
 from __future__ import annotations
 
@@ -95,21 +95,21 @@ def _spread(constraints: list[Object] | None, path: str) -> Iterator[Cause]:
     for index, constraint in enumerate(constraints or ()):
         yield from _SPREAD(constraint, f"{path}[{index}]")
         pair = (constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", ""))
-        if pair in seen:  # the real server's path is that of the earlier constraint
+        if pair in seen:  # the real server's path names the earlier constraint
             yield errors.duplicate(f"{path}[{index - 1}].{{topologyKey, whenUnsatisfiable}}", f"{{{', '.join(pair)}}}")
         seen.add(pair)
         yield from _SPREAD_POLICIES(constraint, f"{path}[{index}]")
 
 
 def _operator(toleration: Object, path: str) -> Iterator[Cause]:
-    """The causes of an operator and its value, all at the path of the operator."""
+    """The causes of a toleration's invalid operator or value. All causes have the operator's path."""
     at, operator, value = f"{path}.operator", toleration.get("operator", ""), toleration.get("value", "")
     if operator in ("Equal", ""):
         yield from (errors.invalid_value(at, value, why) for why in label_value_errors(value))
     elif operator == "Exists":
         if value:
             yield errors.invalid_value(at, value, "value must be empty when `operator` is 'Exists'")
-    else:  # the real server names these operators although their feature is off
+    else:  # the real server lists further operators although their feature is off
         yield errors.not_supported(at, operator, ("Equal", "Exists", "Lt", "Gt") if operator in ("Gt", "Lt")
                                    else ("Equal", "Exists"))
 
@@ -136,12 +136,12 @@ _SEARCH_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case al
 
 @remembers_good
 def pod_spec_causes(spec: Object, path: str, *, is_pod: bool = True) -> list[Cause]:
-    """The causes of an invalid pod spec; `path` is ``spec`` or ``spec.template.spec``."""
+    """The causes of an invalid pod spec. `path` is ``spec`` or ``spec.template.spec``."""
     return list(_causes(spec, path, is_pod))
 
 
 def template_causes(template: Object, path: str) -> list[Cause]:
-    """The causes of an invalid pod template: its labels and spec."""
+    """The causes of an invalid pod template, in its labels and spec."""
     metadata = template.get("metadata") or {}
     causes = labels_causes(metadata.get("labels") or {}, f"{path}.labels")  # the real server's path
     causes += [errors.invalid_value(f"{path}.annotations", key, why)

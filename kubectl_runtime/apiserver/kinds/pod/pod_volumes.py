@@ -1,4 +1,4 @@
-"""Validation of the volumes of a pod spec, of PersistentVolumes and claims, and of references to fields and files."""
+"""Validation of a pod spec's volumes, of PersistentVolumes and claims, and of references to fields and files."""
 from __future__ import annotations
 
 import re
@@ -63,7 +63,7 @@ def resource_field_causes(reference: Object, path: str, *, in_volume: bool) -> I
 
 
 def local_path_causes(text: str, path: str) -> Iterator[Cause]:
-    """The causes of a path that is not relative, or has a part ``..``; other dots are allowed."""
+    """The causes of a path that is not relative or that contains a part ``..``. Other dots are allowed."""
     if text.startswith("/"):
         yield errors.invalid_value(path, text, "must be a relative path")
     yield from back_step_causes(text, path)
@@ -100,7 +100,7 @@ _IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)".replace("
 
 
 def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator[Cause]:
-    """The causes of several sources or an invalid one; with `required`, also of a missing source."""
+    """The causes of an invalid source or of several sources. With `required`, a missing source is refused too."""
     given = sorted((key for key in sources if sources[key] is not None), key=_ORDER.get)  # type: ignore[arg-type]
     for index, kind in enumerate(given):
         if index:
@@ -111,7 +111,7 @@ def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator
         yield errors.required(path, required)
 
 
-#: The rules of the volumes of a pod spec.
+#: The rules of a pod spec's volumes.
 VOLUME = r.Rules(
     ("name", r.REQUIRED, r.DNS_LABEL, r.UNIQUE_IF_SET),
     ("", lambda volume, path: source_causes({key: value for key, value in volume.items() if key != "name"}, path)),
@@ -136,7 +136,7 @@ def _storage(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _needs(*keys: str) -> r.Rules:
-    """The rules of a source with some required fields and no other checks."""
+    """The rules of a source that has required fields and no other checks."""
     return r.Rules(*((key, r.REQUIRED) for key in keys))
 
 
@@ -189,11 +189,11 @@ def _projected(source: Object, path: str) -> Iterator[Cause]:
             yield errors.forbidden_field(at, "may not specify more than 1 volume type per source")
             continue
         yield from _PROJECTED_SOURCE(part, at)
-        if "serviceAccountToken" in given:  # the real server's path is the volume's
+        if "serviceAccountToken" in given:  # the real server's path is that of the volume
             yield from r.REQUIRED(part["serviceAccountToken"].get("path"), f"{path}.path")
 
 
-# In the real server's order: all but the first are forbidden.
+# In the real server's order: if several sources are set, all except the first are forbidden.
 _CHECKS: dict[str, r.Check] = {
     "emptyDir": r.Rules(r.when(lambda source: value_of(source.get("sizeLimit") or "0") < 0, ("sizeLimit", r.forbidden(
         "SizeLimit field must be a valid resource quantity")))),

@@ -1,7 +1,7 @@
 """Pods: defaults of pod specs, the additions of admission, and the allowed updates of each subresource.
 
-The functions work on decoded objects (see typed), in which structs such as ``resources`` are present. Only a Pod, and
-no template, gets service links and requests from limits.
+The functions work on decoded objects (see typed), in which structs such as ``resources`` are present. Pods get
+enableServiceLinks and requests from limits; templates do not.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def default_pod_spec(spec: Object) -> None:
     put_default(spec, "securityContext", {})
     put_default(spec, "schedulerName", "default-scheduler")
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
-        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the old name of the field has the same value
+        spec["serviceAccountName"] = spec["serviceAccount"] = account  # `serviceAccount` is the field's old name
     for container in all_containers(spec):
         _container(container)
     for volume in spec.get("volumes") or ():
@@ -59,7 +59,7 @@ def all_containers(spec: Object) -> Iterator[Object]:
 
 
 def _round_up(amounts: Object) -> None:
-    """Round resources up to thousandths."""
+    """Round amounts up to thousandths."""
     for name, amount in amounts.items():
         if amount.endswith(("n", "u")):
             amounts[name] = canonical(f"{math.ceil(value_of(amount) * 1000)}m")
@@ -86,7 +86,7 @@ def _container(container: Object) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """Always for the tag latest, given or implied; else IfNotPresent."""
+    """The default imagePullPolicy: Always if the tag is latest or missing, else IfNotPresent."""
     name, at_sign, _digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "Always" if image and (tag == "latest" or (not tag and not at_sign)) else "IfNotPresent"
@@ -156,7 +156,7 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def update_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The causes of an update of the Pod itself, in its spec: images, deadline, tolerations and gates may change."""
+    """The causes of a Pod update that changes more of the spec than images, deadline, tolerations and gates."""
     for key in ("containers", "initContainers"):
         if len(new.get(key) or ()) != len(old.get(key) or ()):
             yield errors.forbidden_field(f"spec.{key}", "pod updates may not add or remove containers")
@@ -189,7 +189,7 @@ def _deadline_causes(new: int | None, old: int | None) -> Iterator[Cause]:
 
 
 def _keeps_tolerations(new: list[Object], old: list[Object]) -> bool:
-    """Whether each old toleration is still present; only its seconds may change."""
+    """Whether each old toleration is still present. Only its tolerationSeconds may change."""
     def without_time(toleration: Object) -> Object:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
@@ -197,7 +197,7 @@ def _keeps_tolerations(new: list[Object], old: list[Object]) -> bool:
 
 
 def _with_allowed_changes(old: Object, new: Object, *, gated: bool) -> Object:
-    """The old spec with the parts of the new one that may change, or that other causes already report."""
+    """The old spec with those parts of the new spec that may change or that other causes report."""
     allowed: Object = json_copy(old)
     for key in ("containers", "initContainers"):
         for container, changed in zip(allowed.get(key) or (), new.get(key) or (), strict=True):
@@ -218,14 +218,14 @@ def _with_allowed_changes(old: Object, new: Object, *, gated: bool) -> Object:
 
 
 def _adds_affinity(old: Object, new: Object) -> bool:
-    """Whether an affinity to nodes was added where there was none."""
+    """Whether the only change of affinity is a nodeAffinity that was missing before."""
     parts = [{key: value for key, value in (spec.get("affinity") or {}).items() if key != "nodeAffinity"}
              for spec in (old, new)]
     return parts[0] == parts[1] and not (old.get("affinity") or {}).get("nodeAffinity")
 
 
 def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The causes of ephemeral containers that were changed or removed; they may only be added."""
+    """The causes of invalid ephemeral containers, or of changed or removed ones: they may only be added."""
     known = {entry.get("name") for key in ("containers", "initContainers") for entry in new.get(key) or ()}
     given = {entry.get("name"): entry for entry in new.get("ephemeralContainers") or ()}
     for index, container in enumerate(new.get("ephemeralContainers") or ()):
@@ -246,7 +246,7 @@ def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
 
 
 def resize_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The causes of a resize: CPU and memory may change as long as the quality of service stays."""
+    """The causes of an invalid resize. Only CPU and memory may change, and the QoS class must stay the same."""
     quality = dig(old, "status.qosClass") or quality_of_service(old["spec"])
     if quality_of_service(new["spec"]) != quality:
         yield errors.invalid_value("spec", quality, "Pod QOS Class may not change as a result of resizing")
@@ -272,13 +272,13 @@ def _amounts(container: Object, part: str) -> Object:
 
 
 def _fixed(container: Object) -> list[Object]:
-    """The amounts that a resize cannot change."""
+    """A container's amounts that a resize cannot change."""
     return [{name: amount for name, amount in _amounts(container, part).items() if name not in _RESIZABLE}
             for part in ("limits", "requests")]
 
 
 def status_causes(new: Object, old: Object) -> list[Cause]:
-    """The causes of a status that changes the quality of service, or has an invalid Node name."""
+    """The causes of a status that changes the QoS class or has an invalid nominatedNodeName."""
     quality, before = new.get("qosClass"), old.get("qosClass")
     node = new.get("nominatedNodeName") or ""
     causes = [errors.invalid_value("status.nominatedNodeName", node, why) for why in dns_subdomain_errors(node)
@@ -287,7 +287,7 @@ def status_causes(new: Object, old: Object) -> list[Cause]:
 
 
 def in_step(status: Object) -> None:
-    """Make the single address and the first address of the list equal; the single address wins."""
+    """Make podIP the first of podIPs, and hostIP the first of hostIPs. If they differ, the single address wins."""
     for one, several in (("podIP", "podIPs"), ("hostIP", "hostIPs")):
         first, listed = status.get(one), status.get(several) or []
         if first and (not listed or listed[0].get("ip") != first):
@@ -317,12 +317,12 @@ class PodStrategy(BuiltinStrategy):
         "spec.hostNetwork": lambda obj: "true" if dig(obj, "spec.hostNetwork") else "false",
         "status.phase": "status.phase",
         "status.podIP": "status.podIP",
-        "status.podIPs": lambda _: "",  # surprising: the field is selectable, but no Pod has a value
+        "status.podIPs": lambda _: "",  # as in the real server, selectable but always empty
         "status.nominatedNodeName": "status.nominatedNodeName",
     }
 
     def default(self, obj: Object) -> None:
-        """Fill in the spec's defaults, requests from limits, and service links."""
+        """Fill in the spec's defaults, requests from limits, and enableServiceLinks."""
         spec = obj["spec"]
         if obj.get("status"):
             in_step(obj["status"])
@@ -335,13 +335,13 @@ class PodStrategy(BuiltinStrategy):
                     fill(port, hostPort=port.get("containerPort"))
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add default resources, tolerations and priority, and what the runtime class adds."""
+        """Add what the LimitRanger, Priority, DefaultTolerationSeconds and RuntimeClass admission plugins add."""
         limits.fill_in(obj, ctx)
         _admit(obj, ctx)
         admit_runtime_class(obj, ctx)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Add what admission adds, and set a fresh status."""
+        """Apply `admit`, and set the initial status."""
         self.admit(obj, ctx)
         if obj["spec"]["terminationGracePeriodSeconds"] < 0:
             obj["spec"]["terminationGracePeriodSeconds"] = 1
@@ -350,11 +350,11 @@ class PodStrategy(BuiltinStrategy):
             obj["status"]["conditions"] = [{**_GATED, "lastTransitionTime": format_time(ctx.now)}]
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Keep everything except the part of the subresource."""
+        """Restore everything except the part that the subresource may change."""
         if subresource == "":
             super().prepare_update(new, old, subresource, ctx)
             _default_tolerations(new["spec"])
-            for key in ("priority", "preemptionPolicy"):  # the client may omit what admission has set
+            for key in ("priority", "preemptionPolicy"):  # set by admission; the client may omit them
                 put_default(new["spec"], key, old["spec"].get(key))
         elif subresource == "status":
             super().prepare_update(new, old, subresource, ctx)
@@ -363,7 +363,7 @@ class PodStrategy(BuiltinStrategy):
             _keep_all_but(new, old, subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate the whole spec, and annotations with a meaning."""
+        """Validate the spec, annotations that the server interprets, and the namespace's limits."""
         spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
         causes = pod_spec_causes(spec, "spec") + _annotation_causes(annotations, spec)
         if spec.get("ephemeralContainers"):
@@ -386,13 +386,13 @@ class PodStrategy(BuiltinStrategy):
         return causes + list(update_causes(new["spec"], old["spec"]))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The spec's warnings, only at creation: updates of Pods come from programs."""
+        """The spec's warnings on create. Updates get none, because they usually come from programs."""
         if old is not None:
             return []
         return name_warnings(obj["metadata"].get("name", ""), "the Pod's hostname") + template_warnings(obj, "")
 
     def grace_period(self, obj: Object, requested: int | None) -> int:
-        """The requested or the spec's grace period; 0 for a Pod that has no node or has ended."""
+        """The requested grace period, or else the spec's; 0 for a Pod that has no node or has ended."""
         phase = dig(obj, "status.phase")
         if not dig(obj, "spec.nodeName") or phase in ("Succeeded", "Failed"):
             return 0
@@ -402,7 +402,7 @@ class PodStrategy(BuiltinStrategy):
 
 
 def admit_runtime_class(obj: Object, ctx: StrategyContext) -> None:
-    """Add what the admission plugin RuntimeClass adds to a Pod of a class: overhead, node selector and tolerations."""
+    """Add what the admission plugin RuntimeClass adds to a Pod: its class's overhead, node selector and tolerations."""
     spec, name = obj["spec"], obj["spec"].get("runtimeClassName")
 
     def refuse(why: str) -> errors.StatusError:
@@ -463,7 +463,7 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
 
 
 def _priority(name: str, pod: str, ctx: StrategyContext) -> tuple[str, int, str]:
-    """Name, value and policy of a PriorityClass, or of the default. Raises the 403 of a missing class."""
+    """Name, value and preemptionPolicy of a PriorityClass, or of the default class. Raises a 403 if it is missing."""
     if name in SYSTEM_PRIORITIES:
         return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
@@ -488,7 +488,7 @@ def _default_tolerations(spec: Object) -> None:
 
 
 def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
-    """Restore everything except the part of the subresource, for ephemeralcontainers and resize."""
+    """Restore everything except what the subresource may change; for ephemeralcontainers and resize."""
     spec = new.get("spec") or {}
     managed = new.get("metadata", {}).get("managedFields")
     kept = json_copy(old)

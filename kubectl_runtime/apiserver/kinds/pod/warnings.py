@@ -1,6 +1,6 @@
 """Texts for the Warning headers of Pods and pod templates, in the real server's order.
 
-Paths are ``spec.…`` of a Pod and ``spec.template.spec.…`` of a workload.
+Paths begin with ``spec.`` for a Pod and with ``spec.template.spec.`` for a workload.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _BYTES = ("memory", "ephemeral-storage")
 
 
 def name_warnings(name: str, used: str = "Pod names and hostnames") -> list[str]:
-    """Warn about a name that is not a DNS label, and is used in hostnames."""
+    """Warn about a name that is used in hostnames and is not a DNS label."""
     found = dns_label_errors(name)
     return [f"metadata.name: this is used in {used}, which can result in surprising behavior; a DNS label is "
             f"recommended: [{' '.join(found)}]"] if found else []
 
 
 def template_warnings(template: Object, path: str) -> list[str]:
-    """The warnings for a Pod (path "") or a template (path ``spec.template.``)."""
+    """The warnings for a Pod (`path` is "") or a template (`path` is ``spec.template.``)."""
     annotations = (template.get("metadata") or {}).get("annotations") or {}
     return _warnings(template.get("spec") or {}, path, tuple(key for key in _DEPRECATED_ANNOTATIONS
                                                              if key in annotations))
@@ -97,7 +97,7 @@ def selector_term_warnings(term: Object, path: str, *, values: bool) -> Iterator
 
 
 def claim_spec_warnings(spec: Object, path: str) -> Iterator[str]:
-    """Warnings about claims for fractions of bytes."""
+    """Warnings about amounts in a claim that are fractions of bytes."""
     for part in ("requests", "limits"):
         amounts = (spec.get("resources") or {}).get(part) or {}
         yield from _fractions({key: value for key, value in amounts.items() if key == "storage"},
@@ -145,7 +145,7 @@ _GO_NAMES = {"storageos": "storageOS"}
 
 
 def _overlaps(volumes: Iterable[Object]) -> Iterator[str]:
-    """Warnings about files of one volume that hide each other."""
+    """Warnings about files in one volume whose paths overlap."""
     for volume in volumes:
         name = volume.get("name", "")
         for kind, title, key in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"),

@@ -1,4 +1,4 @@
-"""The typed shapes of built-in objects (see decode.py)."""
+"""Gives built-in objects the shape of the real server's typed objects (see decode.py)."""
 
 from __future__ import annotations
 

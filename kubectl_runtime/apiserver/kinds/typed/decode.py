@@ -1,17 +1,20 @@
-"""Gives JSON the shape of the real server's typed objects: as decoded into a Go struct and encoded again.
+"""Gives JSON the shape of the real server's typed objects, as if it were decoded into a Go struct and encoded again.
 
-types.json.gz (written by tests/tools/generate.py) has the declaration of each field. An empty optional value is
-removed; a pointer is removed only if it is null. A struct or a required field is written even if it is empty
-(``resources: {}``, ``machineID: ""``, ``lastProbeTime: null``). Unknown fields are dropped and their paths collected in
-the order of the text; times, quantities and durations get their canonical form; fields get the order of the Go struct,
-as in the real server's answers. A value of the wrong JSON type raises `BodyDecodeError` in the words of Go's decoder,
-and a text that is not a time has the message of Go's time package.
+types.json.gz (written by tests/tools/generate.py) declares each field.
+
+- An empty optional value is removed. A pointer is removed only if it is null. A struct or a required field is written
+  even if it is empty (``resources: {}``, ``machineID: ""``, ``lastProbeTime: null``).
+- Unknown fields are dropped. Their paths are collected in the order of the text.
+- Times, quantities and durations get their canonical form.
+- Fields get the order of the Go struct, as in the real server's answers.
+- A value of the wrong JSON type raises `BodyDecodeError` with the message of Go's decoder. A text that is not a time
+  has the message of Go's time package.
 
 A decoder takes a value that is not null, its place, and the list that collects unknown fields. Places are linked tuples
-``(outer place, name or index, Go struct)``; they become text only for an error or an unknown field. Times are ``Time``
-in seconds and ``MicroTime`` with six digits, both in UTC.
+``(outer place, name or index, Go struct)``, which become text only for an error or an unknown field. ``Time`` has
+seconds and ``MicroTime`` has six further digits; both are in UTC.
 
-Types are compiled on first use. Thread-safe: two threads may at worst compile the same type twice.
+Types are compiled on first use. Thread-safe: at worst, two threads compile the same type twice.
 """
 from __future__ import annotations
 
@@ -38,11 +41,11 @@ MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 
 _plain = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _plain_micro = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
-# The parts of the layouts in order: the text before each, its name in errors, its pattern, limits and range name.
+# The parts of a time in order: (text before the part, layout in errors, pattern, minimum, maximum, name in errors).
 _PARTS = (
     ("", "2006", r"\d{4}", 0, 9999, "year"),
     ("-", "01", r"\d\d", 1, 12, "month"),
-    ("-", "02", r"\d\d", 0, 99, "day"),  # the last day depends on the month and is checked at the end
+    ("-", "02", r"\d\d", 0, 99, "day"),  # the last day depends on the month; it is checked at the end
     ("T", "15", r"\d{1,2}", 0, 23, "hour"),
     (":", "04", r"\d\d", 0, 59, "minute"),
     (":", "05", r"\d\d", 0, 59, "second"),
@@ -53,19 +56,19 @@ _micros = re.compile(r"\.\d{6}")
 
 
 def canonical_time(text: str) -> str:
-    """A Time in UTC and whole seconds (fractions are cut off). Raises ValueError."""
+    """A text as a Time in UTC and whole seconds (fractions are cut off). Raises ValueError."""
     return text if _is_canonical(text, _plain) else _parse(text, TIME_LAYOUT).isoformat(timespec="seconds") + "Z"
 
 
 def canonical_micro_time(text: str) -> str:
-    """A MicroTime in UTC with six digits. Raises ValueError."""
+    """A text as a MicroTime in UTC with six digits after the seconds. Raises ValueError."""
     if _is_canonical(text, _plain_micro):
         return text
     return _parse(text, MICRO_LAYOUT).isoformat(timespec="microseconds") + "Z"
 
 
 def _is_canonical(text: str, pattern: re.Pattern[str]) -> bool:
-    """Whether a text is already canonical, and a date that exists."""
+    """Whether a text is already in canonical form and is a date that exists."""
     if not pattern.fullmatch(text):
         return False
     try:
@@ -76,7 +79,7 @@ def _is_canonical(text: str, pattern: re.Pattern[str]) -> bool:
 
 
 def _parse(text: str, layout: str) -> datetime:
-    """The moment in UTC, without its time zone."""
+    """The moment that a text describes, in UTC, as a datetime without time zone. Raises ValueError."""
     rest, numbers = text, []
     for before, element, pattern, least, most, name in _PARTS:
         if not rest.startswith(before):
@@ -129,7 +132,7 @@ _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def leaf_decoder(base: str, go_name: str) -> Decoder | None:
-    """The decoder of a scalar or of a type with its own JSON form; None for other names."""
+    """The decoder for a scalar or for a type with its own JSON form; None for other types."""
     if base in _INTEGERS:
         return _integer(base, _INTEGERS[base], go_name)
     if base in _SCALARS:
@@ -203,12 +206,12 @@ def _any(value: Any, _place: Place, _unknown: list[str]) -> Any:
 
 
 def mismatch(value: Any, place: Place, go_name: str, kind: str = "", base: str = "") -> BodyDecodeError:
-    """The error of a value of the wrong JSON type, in the words of Go's decoder. `base` is the kind of a scalar."""
+    """The error for a value of the wrong JSON type, in the words of Go's decoder. `base` is the type of a scalar."""
     kind = kind or _JSON_KINDS[type(value)]
     holder, names = "", []
     while place is not None:
         outer, name, go_struct = place
-        if go_struct:  # Go's path has no indexes and keys of maps
+        if go_struct:  # Go's path contains no indexes and no keys of maps
             holder = holder or go_struct
             names.append(str(name))
         place = outer
@@ -220,7 +223,7 @@ def mismatch(value: Any, place: Place, go_name: str, kind: str = "", base: str =
 
 
 def strict_path(place: Place) -> str:
-    """A place in the form of strict field validation: ``spec.containers[0].x``."""
+    """A place as strict field validation prints it: ``spec.containers[0].x``."""
     parts: list[str] = []
     while place is not None:
         outer, name, _ = place
@@ -230,14 +233,14 @@ def strict_path(place: Place) -> str:
 
 
 _ZEROS = {"string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
-          "Duration": "0s"}  # lists, maps, bytes and times are null
+          "Duration": "0s"}  # for all other types (lists, maps, bytes, times) the zero is null
 _PLAIN = {"string": str, "bool": bool}
-_REMEMBERED, _REMEMBERED_BYTES = 64, 4096  # of each type of lists: how many shapes, and the size of each
+_REMEMBERED, _REMEMBERED_BYTES = 64, 4096  # for each list type: the number of remembered shapes, and their maximum size
 _encode = msgspec.json.Encoder().encode
 
 
 def decode(type_name: str, obj: Object) -> list[str]:
-    """Shape an object of a type (``core.v1.Pod``) in place; returns the paths of its unknown fields.
+    """Shape an object as a type (``core.v1.Pod``), in place. Returns the paths of unknown fields.
 
     Raises BodyDecodeError.
     """
@@ -252,13 +255,13 @@ def decode(type_name: str, obj: Object) -> list[str]:
 
 
 def blank(type_name: str) -> Object:
-    """The shape of an object of the type without content; a fresh copy."""
+    """A new empty object in the shape of the type."""
     return struct(type_name).zero()
 
 
 @cache
 def written_lists(type_name: str) -> tuple[tuple[str, ...], ...]:
-    """The paths of lists and maps that are written even if empty, except those inside of other lists."""
+    """The paths of lists and maps that are written even if empty, except lists and maps inside of other lists."""
     found: list[tuple[str, ...]] = []
     for name, spec in types()[type_name].items():
         typed = spec.rpartition("@")[0]
@@ -277,7 +280,7 @@ def known(type_name: str) -> bool:
 
 @cache
 def types() -> dict[str, dict[str, str]]:
-    """The declarations of types.json.gz (generated; tests/tools/generators/gotypes.py has the format). Read-only."""
+    """The declarations in types.json.gz. Read-only. (tests/tools/generators/gotypes.py describes the format.)"""
     data = resources.files(__package__).joinpath("types.json.gz").read_bytes()
     declared: dict[str, dict[str, str]] = msgspec.json.decode(gzip.decompress(data))
     return declared
@@ -289,14 +292,14 @@ class _Field:
 
     index: int
     decode: Decoder
-    plain: type | None  # values of this Python type are not decoded further
+    plain: type | None  # values of this Python type need no decoding
     pointer: bool
     always: bool
     zero: Callable[[], Any]
 
 
 class _Struct:
-    """A struct type; its fields are compiled on first use, since types may contain themselves."""
+    """A struct type. Its fields are compiled on first use, because types may contain themselves."""
 
     def __init__(self, type_name: str) -> None:
         self.go_name = type_name.rpartition(".")[2]
@@ -349,7 +352,7 @@ class _Struct:
 
 @cache
 def struct(type_name: str) -> _Struct:
-    """The type with that name. Raises KeyError for an unknown one."""
+    """The struct type with a name. Raises KeyError for an unknown type."""
     return _Struct(type_name)
 
 
@@ -358,7 +361,7 @@ def _field(index: int, spec: str) -> _Field:
     typed = spec.rpartition("@")[0]
     bare = typed.lstrip("*!")
     flags = typed[:len(typed) - len(bare)]
-    pointer = "*" in flags or bare == "any"  # any JSON stays unchanged, even {}
+    pointer = "*" in flags or bare == "any"  # a field of type `any` stays unchanged, even {}
     return _Field(index, _decoder(bare), _PLAIN.get(bare.partition(":")[0]), pointer, "!" in flags,
                   (lambda: None) if pointer else _zero(bare))
 
@@ -387,7 +390,7 @@ def _decoder(spec: str) -> Decoder:
 
 
 def _list_decoder(spec: str) -> Decoder:
-    """Objects of one template repeat their lists of structs, such as containers: the last shapes are remembered."""
+    """A decoder for lists. It remembers the last shapes, because objects of one template repeat lists (containers)."""
     element, zero = _decoder(spec[2:]), _zero(spec[2:])
     go_name = _go_name(spec)
     shapes: dict[bytes, bytes] | None = {} if spec.startswith("[].") else None
@@ -413,7 +416,7 @@ def _list_decoder(spec: str) -> Decoder:
 def _map_decoder(spec: str) -> Decoder:
     element_spec = spec.partition("}")[2]
     element = _decoder(element_spec)
-    zero = _empty if element_spec == "bytes" else _zero(element_spec)  # the stored form has no null in a map
+    zero = _empty if element_spec == "bytes" else _zero(element_spec)  # the stored form has no null in maps
     go_name = _go_name(spec)
 
     def decode_map(value: Any, place: Place, unknown: list[str]) -> Any:
@@ -421,13 +424,13 @@ def _map_decoder(spec: str) -> Decoder:
             raise mismatch(value, place, go_name)
         shaped = {key: zero() if item is None else element(item, (place, key, ""), unknown)
                   for key, item in value.items()}
-        return dict(sorted(shaped.items())) if len(shaped) > 1 else shaped  # as Go writes its maps
+        return dict(sorted(shaped.items())) if len(shaped) > 1 else shaped  # Go writes maps in this order
 
     return decode_map
 
 
 def _schema_or(value: Any, place: Place, unknown: list[str]) -> Any:
-    """A JSON schema, or one of its alternatives: a list of schemas, a boolean, a list of names."""
+    """Decode a field that holds a JSON schema or an alternative: a list of schemas, a boolean, a list of names."""
     schema = struct("apiextensions.v1.JSONSchemaProps")
     if type(value) is dict:
         return schema.decode(value, place, unknown)

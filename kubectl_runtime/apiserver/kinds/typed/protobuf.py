@@ -1,8 +1,8 @@
 """Reads objects in Kubernetes' protobuf encoding, which typed Go clients (for example kubectl) send for built-in kinds.
 
-``decode_protobuf(body)`` returns the object as its JSON form; the server answers in JSON, which these clients accept.
-An object is an envelope (``k8s`` and a zero byte, then apiVersion, kind and the message); the field numbers come from
-types.json.gz. Unknown fields are skipped, as in the real decoder.
+``decode_protobuf(body)`` returns the object's JSON form. The server answers in JSON, which these clients accept. An
+object is sent in an envelope: ``k8s`` and a zero byte, then apiVersion, kind and the message. The field numbers come
+from types.json.gz. Unknown fields are skipped, as in the real decoder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from kubectl_runtime.apiserver.kinds.typed.decode import types
 from kubectl_runtime.apiserver.wire import Object
 
-Fields = dict[int, "tuple[str, str] | Fields"]  # number -> (name, type), or the fields of a struct that JSON flattens
+Fields = dict[int, "tuple[str, str] | Fields"]  # number -> (name, type); or the fields of a struct that JSON inlines
 
 MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -27,11 +27,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ProtobufError(ValueError):
-    """The bytes are not an object in protobuf."""
+    """The bytes are not a protobuf-encoded object."""
 
 
 class UnknownTypeError(ProtobufError):
-    """An object of a kind without a protobuf form, such as a custom resource."""
+    """The object's kind has no protobuf form, as for custom resources."""
 
 
 def decode_protobuf(body: bytes) -> Object:
@@ -62,7 +62,7 @@ def _type_name(api_version: str, kind: str) -> str:
 
 @cache
 def _plan(type_name: str) -> Fields:
-    """The fields of a type by number."""
+    """The fields of a type, by field number."""
     plan: Fields = {}
     for name, spec in types()[type_name].items():
         typed, _, number = spec.rpartition("@")
@@ -146,7 +146,7 @@ def _time(fields: dict[int, Any], *, micro: bool) -> str | None:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """(number, value) of a message's fields: an int, or bytes."""
+    """(number, value) of each field in a message. A value is an int or bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
