@@ -204,7 +204,7 @@ def test_a_seed_makes_uids_and_generated_names_reproducible(mode):
 
 
 def test_an_unknown_controller_is_refused_with_the_known_ones():
-    with pytest.raises(ValueError, match="unknown controllers: replication; there are: garbage-collector"):
+    with pytest.raises(ValueError, match="unknown controllers: replication; available: garbage-collector"):
         ApiServer(controllers=("replication",))
     with pytest.raises(ValueError, match="a list of names"):
         ApiServer(controllers="kubelet")

@@ -1,4 +1,4 @@
-"""`Access`, through which the core authenticates, impersonates and authorizes; and the default RBAC roles.
+"""`Access`, which authenticates and authorizes requests, with impersonation; and the default RBAC roles.
 
 Only commonly used default roles exist. The real server has about seventy, most of them for components (scheduler,
 kubelet, …) that do not exist here.
@@ -205,7 +205,7 @@ class Access:
 
     def load_roles(self, seconds: float) -> None:
         """Behave for `seconds` like a kube-apiserver that has just started and has not loaded Roles and bindings yet:
-        under RBAC every user outside system:masters is refused. Does nothing before `attach`."""
+        under RBAC every user outside system:masters is refused. Has no effect before `attach`."""
         if self._cluster is not None:
             self._loaded = self._cluster.clock.monotonic() + seconds
 
@@ -247,7 +247,7 @@ class Access:
             raise refusal(attributes, decision.reason)
 
     def require_create(self, user: User, info: RequestInfo) -> None:
-        """Raise a 403 unless the user may also create the object; for an update or patch of a missing object."""
+        """Raise a 403 unless the user may create the object. Called if the object of an update or patch is missing."""
         self.require(Attributes(user, "create", info.group, info.resource, info.subresource, info.namespace, info.name))
 
     def check_write(self, user: User, group: str, plural: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:
@@ -281,7 +281,7 @@ class Access:
         return token
 
     def issue_account_token(self, namespace: str, name: str, uid: str, lifetime: float) -> str:
-        """Issue a bearer token for a service account. The token expires after `lifetime` seconds on the clock.
+        """Issue a bearer token for a service account. It expires after `lifetime` seconds on the server's clock.
 
         A server that ignores tokens accepts requests with or without the token.
         """
@@ -299,7 +299,7 @@ Tokens = Mapping[str, str | User] | str | Path
 
 
 def as_user(user: str | User) -> User:
-    """The user with a name. A service account's user also gets the groups of service accounts."""
+    """Turn a user name into a `User`. A service account's user name also gets the service account groups."""
     if isinstance(user, User):
         return user
     account = service_account(user)

@@ -3,8 +3,8 @@
 The modes that apply are tried in this order. The first mode that allows the request wins. If none does, the refusal of
 the first mode is the answer.
 
-- ``arbitrary-node``: impersonates a node that is given by its user name only.
-- ``serviceaccount``: impersonates a service account that is given by its user name only.
+- ``arbitrary-node``: impersonates a node. The headers must name only the user.
+- ``serviceaccount``: impersonates a service account. The headers must name only the user.
 - ``user-info``: impersonates any other user.
 - legacy: impersonates any user. It needs ``impersonate`` on user and groups (in the core group), uid and extra.
 

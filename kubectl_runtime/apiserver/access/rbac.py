@@ -57,7 +57,7 @@ class Decision:
 
 
 def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attributes:
-    """The attributes of a request. A collection request that selects one metadata.name counts as for that object."""
+    """The attributes of a request. If a collection request selects one metadata.name, it counts as for that object."""
     if not info.is_resource:
         return Attributes(user, info.verb, path=info.path, is_resource=False)
     name = info.name

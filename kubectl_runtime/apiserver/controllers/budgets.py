@@ -1,4 +1,4 @@
-"""Controllers that only compute status or taints: of PodDisruptionBudgets, ResourceQuotas and Nodes.
+"""Controllers that only write computed values: status of PodDisruptionBudgets and ResourceQuotas, taints of Nodes.
 
 A budget's status has the number of selected Pods that are healthy, the number that must be healthy, and from these the
 number that may be evicted. `expectedPods` is the sum of replicas of the Pods' controllers, if each Pod has a controller
@@ -84,7 +84,7 @@ def _share(value: Any, whole: int) -> int:
 
 
 def _expected(cluster: Cluster, namespace: str, pods: list[Version]) -> int:
-    """The sum of replicas of the Pods' controllers. A Deployment's replicas replace those of its ReplicaSets."""
+    """The sum of replicas of the Pods' controllers. A Deployment counts instead of its ReplicaSets."""
     wanted: dict[str, int] = {}
     for pod in pods:
         owner = next((ref for ref in pod.owners if ref.get("controller")), None)

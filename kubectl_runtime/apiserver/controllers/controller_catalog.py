@@ -46,7 +46,7 @@ def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: K
         wanted = [*CONTROLLERS, *(name for name in wanted if name != ALL and name not in CONTROLLERS)]
     unknown = [name for name in wanted if name not in CONTROLLERS]
     if unknown:
-        raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are: {', '.join(CONTROLLERS)}")
+        raise ValueError(f"unknown controllers: {', '.join(unknown)}; available: {', '.join(CONTROLLERS)}")
     if KubeletLoop.name in wanted:
         kubelet.rules.use()
     made: dict[str, Callable[[], ControlLoop]] = {

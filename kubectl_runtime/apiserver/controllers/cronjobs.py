@@ -189,8 +189,8 @@ class CronJobController(KeyQueue):
 
 
 def _leap(schedule: Schedule, moment: datetime, now: datetime, missed: int) -> datetime:
-    """The moment from which to search the next time after the missed time `moment`. It is later than `moment` if very
-    many times were missed, so that the search ends soon."""
+    """Where the search for the next scheduled time starts after the missed time `moment`: there, or later if very many
+    times were missed, so that the search ends soon."""
     if missed <= _MANY * 10:
         return moment
     return max(moment, now - 2 * ((schedule.after(moment) or moment) - moment) - timedelta(days=1))

@@ -1,7 +1,8 @@
 """DaemonSets create a Pod for each Node that fits, and replace Pods of old templates a few at a time.
 
 Whether a Node fits depends on the template's nodeName, node selector and required affinity, and on the Node's taints.
-Daemon Pods tolerate the taints of Nodes in trouble. A Pod names its Node by an affinity, and the scheduler binds it.
+Daemon Pods tolerate the taints of Nodes in trouble. A Pod names its Node in an affinity, and the scheduler binds the
+Pod.
 
 RollingUpdate deletes Pods of old templates: unavailable Pods at once, other Pods within `maxUnavailable`. With
 `maxSurge` the new Pod is created first. OnDelete leaves the deletion to the user. The controller observes each of its
@@ -148,7 +149,7 @@ def _difference(by_node: dict[str, list[Daemon]], nodes: dict[str, tuple[bool, b
 
 
 def _share(value: Any, whole: int) -> int:
-    """`value` as a number; a percentage is taken of `whole` and rounded up."""
+    """`value` if it is a number, else the percentage `value` of `whole`, rounded up."""
     return value if isinstance(value, int) else math.ceil(whole * int(str(value).rstrip("%")) / 100)
 
 

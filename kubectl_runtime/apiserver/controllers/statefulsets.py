@@ -3,8 +3,8 @@
 One step of the controller for a StatefulSet:
 
 - A Pod that has ended is deleted, and created again under its name.
-- A missing Pod is created with its claims. With OrderedReady, Pods are created one at a time, when the Pods before are
-  available.
+- A missing Pod is created with its claims. With OrderedReady, a Pod is created only when all Pods with lower ordinals
+  are available.
 - If there are too many Pods, the Pod with the highest ordinal is deleted. With OrderedReady, Pods are deleted one at a
   time, when the others are healthy.
 - After a change of the template, RollingUpdate deletes the highest Pod with an old revision whose ordinal is at least

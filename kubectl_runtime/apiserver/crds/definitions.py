@@ -363,7 +363,8 @@ class CrdStrategy(BuiltinStrategy):
                          "storedVersions": storage_versions(obj)[:1]}
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
-        """Add a new storage version to status.storedVersions. Unlike other kinds', /status also writes metadata."""
+        """Add a new storage version to status.storedVersions. A write to /status may change everything except the spec.
+        """
         if subresource == "status":
             self.keep("spec", new, old)
             return

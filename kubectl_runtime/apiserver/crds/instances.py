@@ -155,7 +155,7 @@ class WebhookConverter:
 
 
 def failed(message: str) -> errors.StatusError:
-    """The 500 for a failed conversion, marked as an error that may not repeat."""
+    """The 500 for a failed conversion. (A retry may succeed although nothing in the cluster changes.)"""
     error = errors.bare_500(message)
     error.from_webhook = True
     return error

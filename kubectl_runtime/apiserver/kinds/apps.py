@@ -187,7 +187,7 @@ class DeploymentStrategy(WorkloadStrategy):
     status_rules = _status("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def generation_part(self, obj: Object) -> Any:
-        """The spec and the annotations, because the controller copies annotations to ReplicaSets."""
+        """The spec and the annotations. (The controller copies the annotations to ReplicaSets.)"""
         return obj.get("spec"), obj.get("metadata", {}).get("annotations")
 
 
@@ -375,7 +375,7 @@ class DaemonSetStrategy(WorkloadStrategy):
     status_rules = _status()
 
     def default(self, obj: Object) -> None:
-        """Fill in the kind's defaults, and the annotation that replaces the former field templateGeneration."""
+        """Fill in the kind's defaults, and the template generation annotation, which replaces a former field."""
         super().default(obj)
         annotations = obj["metadata"].get("annotations") or {}
         obj["metadata"]["annotations"] = {**annotations, TEMPLATE_GENERATION: annotations.get(TEMPLATE_GENERATION, "0")}

@@ -91,7 +91,7 @@ def _metric(metric: Object, path: str) -> Iterator[Cause]:
     if not kind:
         yield errors.required(f"{path}.type", "must specify a metric source type")
     if kind not in METRIC_TYPES:
-        for _ in range(2):  # the real server reports it twice
+        for _ in range(2):  # the real server reports this cause twice
             yield errors.not_supported(f"{path}.type", kind, METRIC_TYPES)
     given = [key for key in _SOURCES if metric.get(key) is not None]
     if given:

@@ -69,7 +69,7 @@ class BuiltinStrategy(Strategy):
 
     #: The metadata keys that a write to /status does not change.
     status_keeps: ClassVar[tuple[str, ...]] = ()
-    keeps_metadata = False  # a write to /status does not change any metadata
+    keeps_metadata = False  # whether a write to /status changes no metadata at all
 
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name

@@ -116,7 +116,7 @@ _TAINT = r.Rules(
 def _taints(obj: Object, path: str) -> Iterator[Cause]:
     seen = set()
     for index, taint in enumerate(obj["spec"].get("taints") or ()):
-        at = f"metadata.taints[{index}]"  # the real server's path
+        at = f"metadata.taints[{index}]"  # this is the real server's path
         yield from _TAINT(taint, path + at)
         key, effect = taint.get("key", ""), taint.get("effect", "")
         if (key, effect) in seen:

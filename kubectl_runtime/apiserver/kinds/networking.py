@@ -113,7 +113,7 @@ class IngressStrategy(BuiltinStrategy):
         self.admit(obj, ctx)
 
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
-        """Set the default class, if there is one."""
+        """Set the default IngressClass, if there is one and the Ingress names no class."""
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
         if obj["spec"].get("ingressClassName") is None and not annotated and (
                 name := default_class(ctx, "networking.k8s.io", "ingressclasses", DEFAULT_CLASS)):

@@ -196,7 +196,7 @@ class Defaults:
     """Defaults by path. A default is a value, or a function that takes the parent and returns a value or None."""
 
     def __init__(self, values: Mapping[str, Any] | None = None, *, zero: Mapping[str, Any] | None = None) -> None:
-        """`zero` maps paths of fields in which an empty text or 0 counts as missing."""
+        """`zero` maps paths to defaults for fields in which an empty text or 0 counts as missing."""
         self._rows = [(steps[:-1], "[*]" in path, steps[-1][0], value, zeros)
                       for zeros, part in ((False, values), (True, zero)) for path, value in (part or {}).items()
                       if (steps := _steps(path))]

@@ -211,7 +211,7 @@ def _external_ip(text: str, path: str) -> Iterator[Cause]:
 
 def _source_ranges(spec: Object, path: str) -> Iterator[Cause]:
     for index, block in enumerate(spec.get("loadBalancerSourceRanges") or ()):
-        yield from block_causes(block, f"{path}.LoadBalancerSourceRanges[{index}]")  # the real server's path
+        yield from block_causes(block, f"{path}.LoadBalancerSourceRanges[{index}]")  # this is the real server's path
 
 
 def _is_reachable(obj: Object) -> bool:

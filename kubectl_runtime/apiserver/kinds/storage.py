@@ -53,7 +53,7 @@ _SOURCE = r.Rules(
         errors.invalid_value(path, source.get("kind"),
                              "must be 'PersistentVolumeClaim' when referencing the default apiGroup"),))),
 )
-_FIXED_MODE = r.Fixed(lambda _, value: errors.immutable("volumeMode", value))  # the real server's path
+_FIXED_MODE = r.Fixed(lambda _, value: errors.immutable("volumeMode", value))  # this is the real server's path
 
 
 class ClaimStrategy(BuiltinStrategy):

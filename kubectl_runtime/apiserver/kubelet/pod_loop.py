@@ -2,8 +2,8 @@
 
 The loop binds each Pod to a node and updates its status by a test's rules (`pod_machine`). It reports the status of
 every Node that no other client reports, and creates a Node at the start if there is none. There are no heartbeats: a
-Node keeps its status, even if another client makes it NotReady. Pods on a Node that does not exist are only deleted,
-otherwise left alone. Pods of other schedulers are left alone until they are bound.
+Node keeps its status, even if another client makes it NotReady. Pods on a Node that does not exist are left alone
+unless they are deleted. Pods of other schedulers are left alone until they are bound.
 
 All writes go through the cluster's loopback, so all rules of the server apply to them.
 """

@@ -15,8 +15,8 @@ is being deleted                    ask its containers to end, kill them when th
 One call of `advance` returns at most one status. When the caller has written that status, it observes the change and
 calls `advance` again.
 
-`PodMemory` records since when a Pod and its containers have their state, because objects have only whole seconds or no
-times. The memory is lost when the server is restarted or restored: waits then begin again.
+`PodMemory` records since when a Pod and its containers have had their state, because times in objects are missing or
+have only whole seconds. The memory is lost when the server is restarted or restored, and waits begin again.
 """
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def _step(pod: Object, container: Object, policy: str, status: Object, plan: Pla
     meta, name = pod["metadata"], container["name"]
     state = status.get("state") or {}
     told = state.get("waiting") or state.get("terminated") or state.get("running") or {}
-    # A container's time to start begins at its turn, so its reason before it starts is no part of the state.
+    # Both waiting reasons before the start count as one state, so that the time to start begins at the turn.
     reason = told.get("reason", "")
     signature = (state_of(status), "" if reason in ("PodInitializing", "ContainerCreating") else reason,
                  status.get("restartCount", 0))

@@ -102,12 +102,12 @@ WITHOUT_CONTROLLER: dict[tuple[str, str], str] = {
     ("apps", "DaemonSet"): "daemonset", ("batch", "Job"): "job", ("batch", "CronJob"): "cronjob",
     ("", "PersistentVolumeClaim"): "persistentvolume-binder", ("policy", "PodDisruptionBudget"): "disruption"}
 NEVER: dict[tuple[str, str], str] = {
-    ("", "ReplicationController"): "no Pod is made",
+    ("", "ReplicationController"): "no Pod is created",
     ("autoscaling", "HorizontalPodAutoscaler"): "nothing is scaled",
     ("networking.k8s.io", "Ingress"): "no traffic is routed",
     ("networking.k8s.io", "NetworkPolicy"): "no traffic is filtered",
     ("certificates.k8s.io", "CertificateSigningRequest"): "nothing is signed",
-    ("apiregistration.k8s.io", "APIService"): "no request is passed on",
+    ("apiregistration.k8s.io", "APIService"): "no request is proxied",
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): "no request is queued",
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): "no request is queued",
     ("resource.k8s.io", "ResourceClaim"): "no device is allocated",

@@ -2,8 +2,8 @@
 
 A call without a valid answer is a 500, ``failed calling webhook "x": …``; with failurePolicy Ignore it is logged and
 has no effect. Under both policies a denial is answered with the webhook's own Status, and a dry run is a 400 if the
-webhook has side effects. A call blocks for at most the webhook's timeout, and no longer than the request has left. No
-lock is held during the call.
+webhook has side effects. A call blocks for at most the webhook's timeout, and at most for the request's remaining time.
+No lock is held during the call.
 
 A write releases the lock while it calls a webhook, so objects that it has read may be outdated afterwards. As in the
 real server, the write succeeds only if the stored version is still the one that it read. Otherwise the write starts

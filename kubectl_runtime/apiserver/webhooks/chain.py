@@ -81,7 +81,7 @@ def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) ->
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Mark a refusal inside the block as an error that may not repeat."""
+    """Mark a refusal inside the block: a retry may succeed although nothing in the cluster changes."""
     try:
         yield
     except StatusError as error:

@@ -346,8 +346,8 @@ _CHECKED = ("verb", "group", "resource", "subresource", "namespace", "name", "pa
 
 
 def _holds(ctx: RequestContext, found: Invocation, asked: Attributes) -> bool:
-    """Whether all conditions are true. Without a false condition, one that cannot be evaluated takes effect by the
-    failurePolicy: Ignore skips the webhook, Fail refuses the request."""
+    """Whether all conditions are true. If no condition is false and one cannot be evaluated, the failurePolicy decides:
+    Ignore skips the webhook, and Fail refuses the request."""
     shown, old = (as_version(obj, asked, found.resource) for obj in (asked.object, asked.old))
     request = request_of(ctx, found.kind, found.resource, asked)
     failures = []

@@ -72,7 +72,7 @@ def _plan(type_name: str) -> Fields:
         place = plan
         for step in outer:
             inner = place.setdefault(int(step), {})
-            assert isinstance(inner, dict), f"{type_name}.{name} lies in a field that is no struct"
+            assert isinstance(inner, dict), f"{type_name}.{name} is declared inside a field that is not a struct"
             place = inner
         place[int(last)] = (name, typed.lstrip("*!"))
     return plan
