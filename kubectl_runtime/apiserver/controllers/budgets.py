@@ -1,8 +1,10 @@
 """Controllers that only write computed values: status of PodDisruptionBudgets and ResourceQuotas, taints of Nodes.
 
 A budget's status has the number of selected Pods that are healthy, the number that must be healthy, and from these the
-number that may be evicted. `expectedPods` is the sum of replicas of the Pods' controllers, if each Pod has a controller
-with replicas. A quota's status reports what its namespace uses. The quota is enforced even before its status is written
+number that may be evicted. With maxUnavailable or a percentage, `expectedPods` is the sum of replicas of the Pods'
+controllers; otherwise it is the number of selected Pods.
+
+A quota's status reports what its namespace uses. The quota is enforced even before its status is written
 (policies/quotas.py).
 
 Each bad condition of a Node becomes a taint with the effect NoSchedule. Nothing else of kube-controller-manager's

@@ -8,9 +8,9 @@ state           conditions                                    what is served
 created         none                                          nothing
 named           NamesAccepted                                 nothing; some of its names may belong to another CRD
 established     NamesAccepted, Established                    its served versions
-changed         as before                                     the new types: watches of its instances end
-terminating     and Terminating, its finalizer is set         its instances are deleted; creating is refused
-gone            (its finalizer is removed)                    nothing; watches of its instances end
+changed         as before                                     its new versions; running watches of its instances end
+terminating     as before, and Terminating; finalizer is set  its versions; creates are refused, instances deleted
+gone            (its finalizer is removed)                    nothing; running watches of its instances end
 ==============  ============================================  =========================================================
 
 A CRD gets a name only if no other CRD of its group has the name.

@@ -7,13 +7,13 @@ waiting: its turn      `start` s, the image cannot be pulled           waiting E
                        `start` s                                       running
 ErrImagePull           at once                                         waiting ImagePullBackOff
 ImagePullBackOff       10 s, doubled with each failure, 300 s at most  waiting ErrImagePull
-                       at once, when the image can be pulled           running
+                       at once, if the image can be pulled             running
 running                `ready` s                                       running, ready (or no longer ready)
                        `run` s                                         terminated, with `exit_code`
-terminated             first end or a run of 10 min, to be restarted   running, restartCount + 1
-                       any other end, to be restarted                  waiting CrashLoopBackOff
+terminated             first end or end after 10 min, if it restarts   running, restartCount + 1
+                       any other end, if it restarts                   waiting CrashLoopBackOff
 CrashLoopBackOff       10 s, doubled with each restart, 300 s at most  running, restartCount + 1
-                       at once, when it would not end any more         running, restartCount + 1
+                       at once, if the next run would not end          running, restartCount + 1
 =====================  ==============================================  ================================================
 
 States, reasons, texts and backoffs are those of kubelet 1.36 (10 s at first, MaxContainerBackOff at most). Probes and
