@@ -26,7 +26,7 @@ from kubectl_runtime.resources import ConfigMap
     (lambda client: watch_store(ConfigMap), "watch_store takes an Api, such as .*, not ConfigMap"),
     (lambda client: watcher(ConfigMap), "watcher takes an Api, such as .*, not ConfigMap"),
     (Controller, "Controller takes an Api"),
-    (lambda client: elect(client, "my-job"), "election is a LeaderElection, such as LeaderElection.*, not 'my-job'"),
+    (lambda client: elect(client, "my-job"), "election must be a LeaderElection, such as .*, not 'my-job'"),
     (lambda client: ensure_queryable(client, ConfigMap, "list"), r"takes a list of verbs: \('list',\), not 'list'"),
     (lambda client: Manager(client).add(Controller(Api.all(client, ConfigMap))),
      r"with its reconciler: manager\.add\(controller, reconcile\)"),

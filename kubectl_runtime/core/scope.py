@@ -1,4 +1,4 @@
-"""What ends the work of a thread: `StopToken`, and `RunScope`, which says what the thread works for.
+"""`StopToken` ends the work of threads; `RunScope` records which run a thread works for.
 
 A `StopToken` lets one thread stop others at once:
 
@@ -8,10 +8,11 @@ A `StopToken` lets one thread stop others at once:
 
 Callbacks are for code that cannot check the token: a thread blocked in a socket read is woken by a callback that shuts
 the socket down. They run in the thread that calls `set`, outside the lock, in the order of their registration, and must
-be short. Their exceptions are logged. Only a KeyboardInterrupt in the main thread, which is not the callback's own, is
-raised again after all callbacks were called.
+be short. Their exceptions are logged. Only a KeyboardInterrupt in the main thread is raised again, after all callbacks
+were called, because it is not the callback's own.
 
-A `RunScope` is the work that a thread does for a controller: its run, the tokens that end its calls, the fences.
+A `RunScope` describes the work that a thread does for a controller: the run, the tokens that end its calls, the fences
+that check its writes.
 
     field             set by                                   read by
     run               the run's beginning                      the observers of writes, recordings
@@ -49,8 +50,8 @@ log = guarded_logger(__name__)
 class StopToken:
     """A signal that something must end: it is set once, and all threads that wait on it or check it notice.
 
-    Safe to use from any thread; `set` takes a lock, so signal handlers must not call it. `wait` blocks until it is set,
-    or for the given seconds at most.
+    Safe to use from any thread; `set` takes a lock, so signal handlers must not call it. `wait` blocks until the token
+    is set, or for the given seconds at most.
 
     >>> stop = StopToken()
     >>> stop.wait(0)
@@ -77,7 +78,7 @@ class StopToken:
 
     @property
     def reason(self) -> str:
-        """Why the token was set, for log lines; empty before."""
+        """Why the token was set, for log lines; empty until then."""
         return self._reason
 
     def is_set(self) -> bool:
@@ -114,7 +115,8 @@ class StopToken:
             return self._stopped
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the token is set (at once, if it is); returns a function that removes it."""
+        """Call `callback` when the token is set (at once if it is set already); returns a function that removes the
+        callback."""
         key = object()
         with self._lock:  # the condition's lock, taken directly: each call over the network comes here twice
             stopped = self._stopped
@@ -148,17 +150,18 @@ def _call(callbacks: Iterable[Callable[[], None]]) -> None:
 
 
 class FirstOf(StopToken):
-    """Set as soon as one of several tokens is set. It costs nothing until a thread waits or registers a callback."""
+    """A token that is set as soon as one of several tokens is set. It costs nothing until a thread waits or registers a
+    callback."""
 
     def __init__(self, *tokens: StopToken, clock: Clock | None = None) -> None:
         """`clock`: for waits with a timeout; by default the clock of the first token."""
-        # The base class's __init__ is not called: one of these is made for each call in a run, and needs no lock.
+        # The base class's __init__ is not called: each call in a run makes a FirstOf, which needs no lock.
         self._clock = clock or tokens[0]._clock
         self._tokens = tokens
 
     @property
     def reason(self) -> str:
-        """Why the first of the tokens was set; empty before."""
+        """Why one of the tokens was set; empty until then."""
         return next((token.reason for token in self._tokens if token.is_set()), "")
 
     def is_set(self) -> bool:
@@ -167,7 +170,7 @@ class FirstOf(StopToken):
 
     def set(self, reason: str = "") -> None:
         """Raise TypeError: only the combined tokens can be set."""
-        raise TypeError(f"one of several tokens is set by its owner, not here ({reason})")
+        raise TypeError(f"a FirstOf cannot be set ({reason}): set one of the tokens that it combines")
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until one of the tokens is set, or `timeout` seconds have passed; returns whether one is set."""
@@ -183,8 +186,8 @@ class FirstOf(StopToken):
         """Do nothing: there is no lock."""
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when one of the tokens is set (at once, if one is); returns a function that removes it. It
-        may be called once for each token that is set."""
+        """Call `callback` when one of the tokens is set (at once if one is set already); returns a function that
+        removes the callback. `callback` may be called once for each token that is set."""
         each = [token.on_set(callback) for token in self._tokens]
 
         def forget() -> None:
@@ -204,18 +207,17 @@ class ScopedRun(Protocol):
     key: Key
     triggered_itself: bool
     latest: Any
-    """The record of the run's object from the last write of it in this run; None without one."""
+    """The record of the run's object after this run's last write of it; None without such a write."""
 
     def begins_write(self, ref: ObjectRef | None) -> None:
         """A write of `ref` (None for a new object) is about to be sent."""
 
     def wrote(self, write: Any) -> None:
-        """The server answered a write, a `client.api.client.Write`."""
+        """The server answered `write`, a `client.api.client.Write`."""
 
     def is_given(self, uid: str, version: str) -> bool:
-        """Whether the run knows this version of its object: it was started with it, or the library wrote it for this
-        run.
-        """
+        """Whether the run knows this version of its object: the run started with this version, or the library wrote it
+        for this run."""
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
         """The library itself wrote version `after` of the object with this uid in place of `before`, for this run: if
@@ -250,11 +252,11 @@ class WriteFence(Protocol):
 
     @property
     def check(self) -> Callable[[Any], None]:
-        """A function that takes a call that writes, and raises if it must not be sent."""
+        """A function that takes a writing call and raises if the call must not be sent."""
 
 
 class Trace(msgspec.Struct, eq=False):
-    """The trace of a run of this controller and key, and its span, as hex digits. `over`: the run has ended."""
+    """The trace and span ids of a run, as hex digits. `run`: the controller and key. `over`: the run has ended."""
 
     trace_id: str
     span_id: str
@@ -264,8 +266,8 @@ class Trace(msgspec.Struct, eq=False):
 
 
 class RunScope(msgspec.Struct, eq=False):
-    """The run or call that a thread works for; see the module. It belongs to the thread that enters it, and is entered
-    only once."""
+    """The run or call that a thread works for; see the module. A scope belongs to the thread that enters it, and is
+    entered only once."""
 
     stop: StopToken | None = None
     """Ends reads, streams and waits."""
@@ -282,7 +284,7 @@ class RunScope(msgspec.Struct, eq=False):
     deadline: float | None = None
     """The deadline of the outermost `deadline` block, on the system's monotonic clock."""
     outer: RunScope | None = None
-    """The scope that is in force again after this one, also in copies of the context."""
+    """The scope that applies again after this scope is left, also in copies of the context."""
     thread: int = 0
     over: bool = False
     shard: int | None = None
@@ -303,8 +305,8 @@ def enter_scope(scope: RunScope) -> Token[RunScope | None]:
 
 
 def leave_scope(entered: Token[RunScope | None]) -> None:
-    """Restore the scope before `enter_scope`. The left scope is over, here and in copies of the context. Call it in the
-    context that entered the scope."""
+    """Restore the scope that applied before `enter_scope`. The left scope is over, here and in copies of the context.
+    Call this in the context that entered the scope."""
     scope = _get()
     if scope is not None:
         scope.over = True
@@ -322,7 +324,8 @@ def current_scope() -> RunScope | None:
 
 
 def _inherited() -> bool:
-    """Whether the current context is the one with which this thread was started, not one that the program entered."""
+    """Whether the current context is the context that this thread was started with, not one that the program entered.
+    """
     context = getattr(threading.current_thread(), "_context", None)
     if context is None:
         return False
@@ -345,7 +348,7 @@ def _inside(outer: RunScope | None) -> RunScope:
 
 @contextmanager
 def calls_obey(stop: StopToken) -> Iterator[None]:
-    """In this block only `stop` ends the calls of this thread, reads as well as writes."""
+    """In this block only `stop` ends the calls of this thread, both reads and writes."""
     scope = _inside(current_scope())
     scope.stop = scope.cut = stop
     entered = enter_scope(scope)
@@ -357,8 +360,8 @@ def calls_obey(stop: StopToken) -> Iterator[None]:
 
 @contextmanager
 def calls_also_obey(stop: StopToken, deadline: float) -> Iterator[None]:
-    """In this block `stop` also ends the calls of this thread; waits last until `deadline` at most, on the system's
-    monotonic clock."""
+    """In this block `stop` also ends the calls of this thread, and its waits end at `deadline` at the latest (on the
+    system's monotonic clock)."""
     scope = _inside(current_scope())
     scope.stop = stop if scope.stop is None else FirstOf(scope.stop, stop)
     scope.cut = stop if scope.cut is None else FirstOf(scope.cut, stop)
@@ -392,7 +395,7 @@ def current_trace() -> Trace | None:
 
 
 def stray_trace() -> Trace | None:
-    """The trace of a run that this thread's context still has, though the thread does not work for the run."""
+    """The trace in this thread's context if the thread does not work for the run of that trace."""
     scope = _get()
     return scope.trace if scope is not None and current_scope() is None else None
 
@@ -410,6 +413,6 @@ def scoped_cut() -> StopToken | None:
 
 
 def with_scope(stop: StopToken, clock: Clock) -> StopToken:
-    """`stop`; within a run, a token that is set when `stop` is set or when the run must end."""
+    """`stop` itself; within a run, a token that is set when `stop` is set or the run must end."""
     scoped = scoped_stop()
     return stop if scoped is None else FirstOf(stop, scoped, clock=clock)

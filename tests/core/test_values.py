@@ -66,7 +66,7 @@ def test_a_kind_has_a_name(kind: str) -> None:
 
 @pytest.mark.parametrize("api_version", [None, 1, b"v1"], ids=repr)
 def test_an_api_version_is_text(api_version: Any) -> None:
-    with pytest.raises(RequestError, match="an apiVersion is text"):
+    with pytest.raises(RequestError, match="an apiVersion must be text"):
         GroupVersionKind.parse(api_version, "Pod")
 
 

@@ -117,7 +117,7 @@ def owner() -> ConfigMap:
     lambda given: ConfigMap(name="b").set_owner(owner(), controller=given),
     lambda given: ConfigMap(name="b").set_owner(owner(), block_owner_deletion=given)])
 def test_only_true_and_false_are_booleans(take: Any, given: Any) -> None:
-    with pytest.raises(RequestError, match="True or False is expected"):
+    with pytest.raises(RequestError, match="must be True or False"):
         take(given)
 
 

@@ -94,7 +94,7 @@ def test_the_observer_is_the_client_s_unless_another_one_is_given() -> None:
         assert 0 < seconds < LIMIT
         with WebhookServer(app, certificates=SelfSigned(), host="127.0.0.1", port=0, client=client):
             assert of_client.of("webhooks_served") == [(app.paths,)]
-    with pytest.raises(TypeError, match="an observer is an instance"):
+    with pytest.raises(TypeError, match="an observer must be an instance"):
         made(app, observer=Metrics)
 
 

@@ -1,1 +1,1 @@
-"""The basis of all other modules: clock, stop token, errors, status, wire names, the observer."""
+"""The basis of all other modules: clock, threads, errors, backoff, wire names, guarded calls, the observer."""

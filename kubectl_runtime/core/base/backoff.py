@@ -1,11 +1,11 @@
-"""`Backoff`: whether and when to try again after the n-th consecutive failure, of keys, watches, calls, conflicts and
-Events.
+"""`Backoff`: whether and when to try again after the n-th consecutive failure. Keys, watches, calls, conflicts and
+Events use it.
 
     d = `initial` * `factor` ** (n - 1), at most `maximum`
     the delay is drawn from ((1 - `jitter`) d, (1 + `spread`) d]
-    n = `attempts`: it gives up
+    n = `attempts`: no further attempt
 
-It is a pure value: its user counts the failures, decides when to reset the count, and asks `next` what follows.
+A Backoff is a pure value: its user counts the failures, decides when to reset the count, and asks `next` for the delay.
 `KeyBackoff`, `WatchBackoff`, `RetryPolicy` and `ConflictBackoff` are the public names; each is a `Backoff` or makes one
 from its fields, and `Backoff` checks the numbers.
 """
@@ -49,7 +49,7 @@ class Backoff:
         for what in ("factor", "jitter", "spread", "attempts"):
             number = getattr(self, what)
             if isinstance(number, bool) or not isinstance(number, int | float):
-                raise RequestError(f"{what} of a backoff is a number, not {number!r}")
+                raise RequestError(f"{what} of a backoff must be a number, not {number!r}")
         first = seconds(self.initial)
         positive = first > 0 or (first == 0 and self.attempts < inf)
         if not (positive and first <= seconds(self.maximum) and self.factor >= 1 and 0 <= self.jitter <= 1):
@@ -60,12 +60,12 @@ class Backoff:
             raise RequestError(f"a backoff needs spread >= 0 and attempts >= 1, not {self.spread} and {self.attempts}")
 
     def next(self, failures: int, rng: Chance = random) -> float | None:
-        """Seconds until the next attempt after the `failures`-th failure in a row (1 is the first); None: there is
-        none. `rng` draws the jitter. Never raises, however large the count."""
+        """Seconds until the next attempt after the `failures`-th failure in a row (1 is the first); None if there is
+        no further attempt. `rng` draws the jitter. Never raises, however large the count."""
         return None if failures >= self.attempts else self.delay(failures, rng)
 
     def delay(self, failures: int, rng: Chance = random) -> float:
-        """As `next` without a limit of the attempts."""
+        """Like `next`, but without a limit on attempts."""
         maximum = seconds(self.maximum)
         try:
             exact = min(maximum, seconds(self.initial) * float(self.factor) ** (failures - 1))

@@ -116,8 +116,7 @@ def _restored(cls: type[KubeError], args: tuple[Any, ...]) -> KubeError:
 
 
 class ConfigError(KubeError):
-    """A configuration of a cluster that cannot work: a wrong field of a kubeconfig, a CA that is not a certificate, no
-    cluster at all.
+    """A client configuration that cannot work: a wrong kubeconfig field, a CA that is not a certificate, no cluster.
 
     The text names file, path and field, and shows no credential.
 
@@ -137,7 +136,7 @@ class AuthError(KubeError):
 
 
 class RequestError(KubeError, ValueError):
-    """The arguments of a call are wrong; it was not sent.
+    """The arguments of a call are wrong; nothing was sent.
 
     >>> Api.namespaced(client, ConfigMap, "default").get("")
     Traceback (most recent call last):
@@ -147,7 +146,7 @@ class RequestError(KubeError, ValueError):
 
 
 class UnknownFieldError(RequestError, TypeError):
-    """An object or a part of one was made with a field that its class does not have; the text suggests a similar name.
+    """An object, or a part of an object, was made with a field that its class lacks; the text suggests a similar name.
 
     >>> ConfigMap(name="a", dta={})
     Traceback (most recent call last):
@@ -197,7 +196,7 @@ class TransportError(KubeError):
 
 
 class RequestTimeout(TransportError):
-    """The server's answer did not come within the call's deadline.
+    """The server did not answer within the call's deadline.
 
     >>> issubclass(RequestTimeout, TransportError)
     True
@@ -205,7 +204,7 @@ class RequestTimeout(TransportError):
 
 
 class OutcomeUnknownError(TransportError):
-    """A write was sent and no whole answer came, so the server may have carried it out or not: the connection was lost,
+    """A write was sent and no whole answer came, so the server may or may not have done it: the connection was lost,
     the deadline passed, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed out".
 
     The client does not retry such a write, since it might then happen twice: read the object before you write again. In
@@ -229,7 +228,7 @@ class OutcomeUnknownError(TransportError):
 
 
 class WriteTimeout(OutcomeUnknownError, RequestTimeout):
-    """The answer to a write did not come within the call's deadline, so its outcome is unknown.
+    """The server did not answer a write within the call's deadline, so the outcome of the write is unknown.
 
     >>> issubclass(WriteTimeout, RequestTimeout)
     True
@@ -245,11 +244,11 @@ class MissingExtra(KubeError, ImportError):
     """
 
     def __init__(self, what: str, extra: str, package: str = "", failure: ImportError | None = None) -> None:
-        """`what`: with its verb, such as `rules in CEL need`. `failure`: the error of importing its `package`."""
+        """`what`: the feature with a verb, such as `rules in CEL need`. `failure`: the error of importing `package`."""
         text = f"{what} the extra '{extra}': pip install '{_requirement(_ROOT)}[{extra}]'"
         absent = isinstance(failure, ModuleNotFoundError) and (failure.name or "").partition(".")[0] == package
         if failure is not None and not absent:
-            text += f". What is installed cannot be imported: {type(failure).__name__}: {failure}"
+            text += f". The installed package cannot be imported: {type(failure).__name__}: {failure}"
         super().__init__(text)
         self.extra = extra
 
@@ -267,8 +266,8 @@ class DiscoveryError(KubeError):
 class ApiError(KubeError):
     """The server's answer is an error. `status` is its Status, `operation` the request (`get pods default/a`).
 
-    The error's text has at most about a kilobyte of the server's message, which may quote a whole object, and the
-    fields that are at fault; `status.message` has all of it. `remedy`: advice, where there is any.
+    The server's message may quote a whole object. The error's text has at most about a kilobyte of the message, with
+    the fields at fault if it is cut; `status.message` is the whole message. `remedy`: advice, if there is any.
 
     >>> try:
     ...     Api.namespaced(client, ConfigMap, "default").get("absent")
@@ -300,7 +299,7 @@ class ApiError(KubeError):
 
     @property
     def is_not_found(self) -> bool:
-        """Whether the object does not exist, or the kind is not served (then it is a `KindNotServedError`)."""
+        """Whether the object does not exist, or the kind is not served (the error is then a `KindNotServedError`)."""
         return self._is("NotFound", HTTPStatus.NOT_FOUND)
 
     @property
@@ -343,14 +342,14 @@ class ApiError(KubeError):
             _TOO_LARGE in (text or "") for text in told)
 
     def _is(self, reason: str, code: int) -> bool:
-        """Compare the Status's reason; the code counts if there is no reason or one that Kubernetes does not define."""
+        """Compare the Status's reason, or the code if Kubernetes does not define the reason or there is none."""
         if self.reason in _KNOWN_REASONS:
             return self.reason == reason
         return self.code == code
 
 
 def error_behind(error: BaseException | None) -> BaseException | None:
-    """The error of the last attempt, if it left the outcome unknown; otherwise `error` itself."""
+    """The error of the last attempt if `error` is an OutcomeUnknownError; otherwise `error` itself."""
     return error.cause or error if isinstance(error, OutcomeUnknownError) else error
 
 
@@ -375,7 +374,7 @@ def _requirement(root: Path) -> str:
 
 
 def message_of(status: Status) -> str:
-    """The server's message; a long one is cut, and the fields of its causes are added."""
+    """The server's message; a long message is cut, and the fields of its causes are added."""
     text = status.message or status.reason or f"HTTP {status.code}"
     if len(text) <= LONGEST_TEXT:
         return text
@@ -386,10 +385,10 @@ def message_of(status: Status) -> str:
 
 
 LONGEST_TEXT = 1024
-"""The most characters of a server's message in an error. A 422 of an update may quote both versions of the object."""
+"""The maximum length of a server's message in an error. A 422 of an update may quote both versions of the object."""
 
 FIELD_CONFLICT = "FieldManagerConflict"
-"""The reason of a cause when an applied field has another manager: unlike for a stale write, no retry helps."""
+"""The reason of a cause when an applied field has another manager: unlike after a stale write, no retry helps."""
 
 
 def is_lost_race(error: BaseException) -> bool:
@@ -412,7 +411,7 @@ _KNOWN_REASONS = frozenset((
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str | None:
-    """The name in `known` that is most similar to `wrong`; None when none is similar.
+    """The name in `known` that is most similar to `wrong`; None when no name is similar.
 
     `restartPolicy`, `restart_Policy` and `RestartPolicy` match `restart_policy` before any other name.
     """

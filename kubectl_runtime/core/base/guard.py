@@ -1,8 +1,8 @@
-"""Calls of user code whose exceptions are only logged; checks of arguments; readers of untrusted objects.
+"""Guarded calls of user code, whose exceptions are only logged; checks of arguments; readers of untrusted objects.
 
 The library continues after any exception of user code, including SystemExit: a watch that ended because of one bad
-object or one bad callback would look healthy although it is dead. Only a KeyboardInterrupt in the main thread passes.
-The text of an exception is user code too, so it is read by `described`, never by `str`.
+object or one bad callback would look healthy although it is dead. Only a KeyboardInterrupt in the main thread is raised
+to the caller. The text of an exception is user code too: `described` reads it, never `str`.
 
 - `guarded` is for rare calls and logs each exception with its traceback.
 - `Guard` is for frequent calls of one piece of code and avoids repeated log lines:
@@ -17,12 +17,12 @@ The text of an exception is user code too, so it is read by `described`, never b
 
   A place is the class of the exception and the line that raised it.
 - `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, its line is lost, and the
-  error goes to stderr, as in `logging`. It does not go to the caller, which may be a watch, or a call whose write was
-  carried out.
+  error goes to stderr, as in `logging`. The error does not reach the caller, which may be a watch, or a call whose
+  write was carried out.
 - `Home.check` ends the child of a fork, if user code forked and then returned in the child.
 - `check_api`, `check_callback` and others refuse arguments that would only fail later, in a thread, again and again.
 - `mapping`, `part_of`, `condition_of` and others read an object's plain form without trust: a part that is absent, null
-  or of another type is empty.
+  or of another type counts as empty.
 - `closing_source`: each stage of a stream closes its source when it ends, in the thread that iterates.
 """
 from __future__ import annotations
@@ -106,8 +106,8 @@ class HousekeepingLogger(GuardedLogger):
 
 @contextlib.contextmanager
 def written_by(write: Callable[[Line], None] | None) -> Iterator[None]:
-    """In this block the log lines of this thread go to `write` instead of the log's handlers, which may block. With
-    None they go to the handlers as usual."""
+    """In this block the log lines of this thread go to `write` instead of the log's handlers, which may block. If
+    `write` is None, they go to the handlers as usual."""
     before, _scribe.write = _scribe.write, write
     try:
         yield
@@ -145,7 +145,7 @@ WITHIN = 60.0
 """Seconds."""
 
 MOST_PLACES = 20
-"""The most places that are counted separately; all further places are counted together."""
+"""The maximum number of places that are counted separately; all further places are counted together."""
 
 Place: TypeAlias = tuple[str, str, int]
 
@@ -176,7 +176,7 @@ class Guard:
         empty for no description."""
         try:
             result = function(*args)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the caller must go on
+        except BaseException as error:  # noqa: BLE001 - the caller must go on after any exception
             self.failed(error, given, *args)
             return default
         if self.count:
@@ -232,7 +232,7 @@ class Guard:
             return given(*args)
         except BaseException as error:  # noqa: BLE001 - as in `call`
             pass_interrupt(error)
-            return f"what cannot be shown ({type(error).__name__})"
+            return f"something that cannot be shown ({type(error).__name__})"
 
 
 def _place(error: BaseException) -> Place:
@@ -245,7 +245,8 @@ def _place(error: BaseException) -> Place:
 
 
 MOST_TEXT = 2000
-"""The most characters of an exception's text: some quote whole documents, and each failing key keeps its text."""
+"""The maximum length of an exception's text: some exceptions quote whole documents, and each failing key keeps a text.
+"""
 
 Where: TypeAlias = str | Callable[..., str]
 """Which code, and for which object: text, or a function that makes it of the call's arguments."""
@@ -262,7 +263,7 @@ def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) ->
 
 
 def described(error: BaseException) -> str:
-    """Type and text of an exception: `ValueError: no such thing`. Its text may fail. A long text is cut."""
+    """Type and text of an exception: `ValueError: no such thing`. Reading the text may fail. A long text is cut."""
     name = type(error).__name__
     try:
         text = str(error)
@@ -280,7 +281,7 @@ def as_exception(error: BaseException) -> Exception:
     pass_interrupt(error)
     if isinstance(error, Exception):
         return error
-    failure = RuntimeError(f"code of the program's own raised {described(error)}")
+    failure = RuntimeError(f"the program's own code raised {described(error)}")
     failure.__cause__ = error
     return failure
 
@@ -298,7 +299,7 @@ def is_async(function: Any) -> bool:
 
 
 def is_generator(function: Any) -> bool:
-    """Whether a call only makes a generator, and runs nothing. Arguments as for `is_async`."""
+    """Whether a call only makes a generator, and runs nothing. `function` is as for `is_async`."""
     return any(inspect.isgeneratorfunction(one) for one in _called(function))
 
 
@@ -308,8 +309,8 @@ def _called(function: Any) -> tuple[Any, ...]:
 
 def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
     """`value`, which a user's function returned. Raises TypeError for a value that would have to be awaited, or
-    iterated unless `may_yield`. For a lambda or a decorated function only the call shows this. In a boolean context
-    such a value would count as true."""
+    iterated unless `may_yield`. For a lambda or a decorated function only a call shows the kind of its result. In a
+    boolean context such a value would count as true."""
     kind = type(value)
     if kind is GeneratorType and not may_yield:
         raise TypeError(f"{name_of(function)} returned a generator, and nothing in it has run: return the value")
@@ -349,16 +350,16 @@ class Home:
                 traceback.print_exception(error)
             else:
                 name = what if isinstance(what, str) else name_of(what)
-                sys.stderr.write(f"{name} forked this process and returned in it, too: it ends here, as the work that "
-                                 "would follow is its parent's\n")
+                sys.stderr.write(f"{name} forked, and returned in the child process too: the child ends here, because "
+                                 "the work that would follow belongs to its parent\n")
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status & 0xff)
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """The parameters of a callable, also when an annotation has a name that does not exist yet. Raises TypeError for
-    anything else, ValueError when Python does not know them (some built-in functions)."""
+    """The parameters of a callable, even if an annotation has a name that does not exist yet. Raises TypeError for
+    anything else, ValueError when Python does not know the parameters (of some built-in functions)."""
     return inspect.signature(function, **_SIGNATURE_FORMAT)
 
 
@@ -408,7 +409,7 @@ def check_callback(what: str, callback: Any, *arguments: str, may_yield: bool = 
     """Raise RequestError for anything that cannot be called with these arguments, is async, or is a generator unless
     `may_yield`."""
     if not callable(callback):
-        raise RequestError(f"{what} is a function ({', '.join(arguments)}), not {callback!r}")
+        raise RequestError(f"{what} must be a function ({', '.join(arguments)}), not {callback!r}")
     if (wrong := misfit(callback, arguments, may_yield=may_yield)) is not None:
         raise RequestError(f"{what}, {name_of(callback)}, {wrong}")
 
@@ -416,7 +417,7 @@ def check_callback(what: str, callback: Any, *arguments: str, may_yield: bool = 
 def check_type(what: str, value: Any, kind: type, example: str) -> None:
     """Raise RequestError, with an example of a right value, for a value that is not of this type."""
     if not isinstance(value, kind):
-        raise RequestError(f"{what} is a {kind.__name__}, such as {example}, not {value!r}")
+        raise RequestError(f"{what} must be a {kind.__name__}, such as {example}, not {value!r}")
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -435,8 +436,8 @@ def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
 
 
 def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
-    """The generation that a condition of the object is about, as kubectl finds it: its own observedGeneration, or else
-    that of the status; None if neither is there. Raises DecodeError."""
+    """The generation that a condition of the object is about, as kubectl finds it: the condition's observedGeneration,
+    or else the status's; None if neither is there. Raises DecodeError."""
     for part in (entry, part_of(obj, "status")):
         observed = part.get("observedGeneration")
         if isinstance(observed, int) and not isinstance(observed, bool):
@@ -464,7 +465,7 @@ def number_of(part: Mapping[str, Any], key: str, otherwise: int = 0) -> int:
 
 
 def items_of(part: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The list of maps under a key, an empty map for each entry that is not a map."""
+    """The list of maps under a key, with an empty map in place of each entry that is not a map."""
     value = part.get(key)
     return [mapping(entry) for entry in value] if isinstance(value, list) else []
 
@@ -477,10 +478,10 @@ class Trouble:
 
 
 class TellingStream(Generator[T]):
-    """A generator that also shows, to any thread, the failure that stops it from making progress.
+    """A generator whose `trouble` shows any thread the failure that stops the generator from making progress.
 
-    The stages inside write a `Trouble` and do not know this object: in a cycle, a stream that its loop has left would
-    keep its connection until the collector comes.
+    The stages inside write a `Trouble` and hold no reference to this object. In a reference cycle, a stream that its
+    loop has left would keep its connection until the garbage collector runs.
     """
 
     def __init__(self, stream: Generator[T], trouble: Trouble) -> None:
@@ -502,7 +503,7 @@ class TellingStream(Generator[T]):
         return self._stream.throw(*error)
 
     def close(self) -> None:
-        """Close it; for the iterating thread."""
+        """Close the generator; only for the iterating thread."""
         self._stream.close()
 
 
@@ -520,7 +521,8 @@ def closing_source(source: Iterable[Any]) -> Iterator[None]:
 def failed_attribute(obj: Any, name: str) -> None:
     """For a `__getattr__`: raise the error of a property (or another descriptor of the class) called `name`.
 
-    Python calls `__getattr__` after such an AttributeError too, and drops the error; it is computed again for its text.
+    Python also calls `__getattr__` after an AttributeError in a property, and drops that error. The property is read
+    again here, so that its error is raised.
     """
     for cls in type(obj).__mro__:
         if name in cls.__dict__:

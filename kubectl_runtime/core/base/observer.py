@@ -1,4 +1,4 @@
-"""`Observer`: receives notifications of the library's work, for metrics, traces, a status page; override any method.
+"""`Observer`: receives notifications of the library's work, for metrics, traces or a status page. Override any method.
 
     class Slow(Observer):
         def run_ended(self, controller, key, result, seconds, error): ...
@@ -6,7 +6,7 @@
     Client(config, observer=Slow())                       # and every controller of that client
     Controller(api, observer=together(Slow(), metrics))   # this controller only
 
-    room       methods
+    sender     methods
     watcher    watch_phase_changed, watch_failed, list_completed, frame_arrived
     store      store_changed store_sized
     queue      keys_triggered, keys_dropped, retry_scheduled
@@ -20,14 +20,14 @@ Arguments are values that the caller has anyway, so without an observer a notifi
 per batch, run or request. Times are seconds; `now` is on the caller's monotonic clock. Names of objects are for traces
 and logs: as labels of metrics they would make one series each.
 
-A method is called in the thread that does the work, with no lock held, and from many threads at once. So two calls
-about one subject may arrive out of order. A `depth` comes with its `now`: only a newer value replaces a known one. To
-count runs in progress, add one at `run_started` and subtract one at `run_ended`: the two come in pairs, as do
+A method is called in the thread that does the work, with no lock held, and from many threads at once, so two
+calls about one subject may arrive out of order. A `depth` comes with its `now`: keep the `depth` with the latest `now`.
+To count runs in progress, add one at `run_started` and subtract one at `run_ended`: the two come in pairs, as do
 `webhook_began` and `webhook_answered`.
 
 A method must be short and must not block. Its exceptions are only logged: code that gets an observer from a program
-calls it through `together`. Code that calls it for each run fetches its `callbacks` once, so that each notification is
-a plain function call, without a look-up by name or packed arguments.
+calls the observer through `together`. Code that notifies for each run fetches the `callbacks` once, so that each
+notification is a plain function call, without a look-up by name or packed arguments.
 """
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ from kubectl_runtime.core.base.plain import Key
 
 
 class RunResult(StrEnum):
-    """The outcome of a run. The first four names are controller-runtime's: success, error, requeue_after, requeue,
-    terminal_error, gone, skipped.
+    """The outcome of a run. `success`, `requeue_after` and `error` are also the names in controller-runtime.
 
     >>> RunResult.SUCCESS.value
     'success'
@@ -50,14 +49,14 @@ class RunResult(StrEnum):
 
     SUCCESS = "success"
     REQUEUE_AFTER = "requeue_after"
-    """The run succeeded and asked for another run at a time."""
+    """The run succeeded and asked for another run at a certain time."""
     ERROR = "error"
     TERMINAL_ERROR = "terminal_error"
     """A retry cannot help: the key waits for a new version of its object."""
     GONE = "gone"
     """The object no longer existed; the reconciler was not called."""
     SKIPPED = "skipped"
-    """The object still has the version that cannot be reconciled, or now belongs to another replica; the reconciler was
+    """The object still has the version that had a terminal error, or now belongs to another replica; the reconciler was
     not called."""
 
 
@@ -66,7 +65,7 @@ class Observer:
 
     `watch` is the name of a watch in logs (`pods in namespace a`), `controller` the name of a controller, `host` the
     server's host and port. A method is called in the thread where the event happens, and must be short. An exception
-    that it raises is logged. The base class does nothing. `Metrics` is an observer; `together` makes one of several.
+    that it raises is logged. The base class does nothing. `Metrics` is an observer; `together` combines several.
 
     >>> class Attempts(Observer):
     ...     def request_attempted(self, host, method, verb, resource, code, seconds):
@@ -204,7 +203,7 @@ METHODS = tuple(name for name, value in vars(Observer).items() if callable(value
 
 class Together(Observer):
     """Passes each notification to the observers that override its method. Methods are instance attributes. A method
-    that no observer overrides is the base class's empty one and costs as little as with `NO_OBSERVER`."""
+    that no observer overrides is the base class's empty method and costs as little as with `NO_OBSERVER`."""
 
     __slots__ = ("observers", *METHODS)
 
@@ -212,7 +211,7 @@ class Together(Observer):
         self._assign(observers)
 
     def add(self, observer: Observer) -> None:
-        """Notify `observer` too, from the next call on; `callbacks` that were taken before do not change."""
+        """Notify `observer` too, from the next call on; `callbacks` that were fetched before do not change."""
         self._assign((*self.observers, observer))
 
     def _assign(self, observers: tuple[Observer, ...]) -> None:
@@ -224,8 +223,8 @@ class Together(Observer):
 
 
 def together(*observers: Observer) -> Observer:
-    """Make one observer that calls each of these, in this order. If one raises, that is logged and the next is called;
-    only a KeyboardInterrupt in the main thread passes. Raises TypeError for anything but an Observer.
+    """Make one observer that calls each of `observers` in order. If one raises, its exception is logged and the next is
+    called; only a KeyboardInterrupt in the main thread is raised. Raises TypeError for anything but an Observer.
 
     >>> class Retries(Observer):
     ...     def request_retried(self, host, verb, resource, code, attempt, delay):
@@ -235,7 +234,7 @@ def together(*observers: Observer) -> Observer:
     wrong: list[object] = [observer for observer in observers if not isinstance(observer, Observer)]
     if wrong:
         given = f"the class {wrong[0].__name__}" if isinstance(wrong[0], type) else type(wrong[0]).__name__
-        raise TypeError(f"an observer is an instance of a subclass of Observer, not {given}")
+        raise TypeError(f"an observer must be an instance of a subclass of Observer, not {given}")
     telling = tuple(observer for observer in observers if observer is not NO_OBSERVER)
     if len(telling) == 1 and isinstance(telling[0], Together):
         return telling[0]
@@ -255,7 +254,7 @@ def observe_too(observer: Observer, more: Observer) -> None:
 
 
 def is_observed(observer: Observer) -> bool:
-    """Whether any method is overridden."""
+    """Whether `observer` is a real observer, not only `NO_OBSERVER`."""
     return bool(observer.observers) if isinstance(observer, Together) else observer is not NO_OBSERVER
 
 
@@ -265,14 +264,14 @@ def parts_of(observer: Observer) -> tuple[Observer, ...]:
 
 
 def callbacks(observer: Observer, method: str, subject: str) -> Callbacks:
-    """The parts that override `method`, bound to this controller or watch; may be empty."""
+    """`method` of each part of `observer` that overrides it, bound to this controller or watch; may be empty."""
     return tuple(_guarded(part._bound(method, subject), getattr(part, method))
                  for part in parts_of(observer) if _listens(part, method))
 
 
 def notify(callbacks: Callbacks, *values: Any) -> None:
-    """Call each with these values. Exceptions are logged, and the next one is called; only a KeyboardInterrupt in the
-    main thread passes."""
+    """Call each of `callbacks` with these values. If one raises, its exception is logged and the next is called; only a
+    KeyboardInterrupt in the main thread is raised."""
     for callback, guard in callbacks:
         try:
             callback(*values)

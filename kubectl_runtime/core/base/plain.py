@@ -1,16 +1,16 @@
-"""From values of Python classes to plain JSON values under the wire's keys; `Key`, the identity of an object in its
+"""Converts values of Python classes to plain JSON values under the wire's keys; `Key`, the identity of an object in its
 kind.
 
 Every field is included, except those that are None or unset, so that two views of one object can be compared. A field
-without a default must be present when it is read, so it is written as null when it is None.
+without a default must be present when the value is read again, so it is written as null when it is None.
 
 Values that would arrive at the server in another form are refused: bytes for a text field, text for a bytes field, NaN
 and the infinities (null in JSON, which deletes in a merge patch), times without a time zone, and, without a declared
 type, bytes and spans of time.
 
-A `Key` is the namespace and name of an object. Stores and queues use it, since tuples hash far faster than refs. No
-namespace is None in a key. On the wire a namespace may be absent or empty, so keys from the wire or from users are made
-by `namespace_or_none` or `key_of`, which makes them comparable.
+A `Key` is the namespace and name of an object. Stores and queues use it, since tuples hash far faster than refs. In a
+key, None means no namespace. On the wire a namespace may be absent or empty: `namespace_or_none` and `key_of` make
+comparable keys from values of the wire or of users.
 """
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Omit(StrEnum):
 
     NOTHING = "nothing"
     DECLARED = "declared"
-    """Leaves out what a Struct class with `omit_defaults` leaves out: only right for new objects."""
+    """Leaves out what a Struct class with `omit_defaults` leaves out. This is right only for new objects."""
     DEFAULTS = "defaults"
     """Leaves out all fields that equal their class's default, at every depth; keys that identify a list's items
     stay."""
@@ -62,8 +62,8 @@ class Omit(StrEnum):
 
 def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: str = "$",
              only: Only = None) -> Any:
-    """`value` as plain JSON values. Fields with a default are left out when they are None, and all unset fields;
-    entries of dicts are kept.
+    """`value` as plain JSON values. Unset fields are left out, and fields with a default that are None; entries of
+    dicts are kept.
 
     `hint` is the declared type, hashable; `only` selects parts of the value. Raises RequestError, with the place below
     `path`, for values that JSON cannot carry.
@@ -288,7 +288,7 @@ def _omits_defaults(cls: Any) -> bool:
 
 
 def defaults_of(cls: Any) -> dict[str, Any]:
-    """Attribute name -> default, for the fields of a record class that have one."""
+    """Attribute name -> default, for the fields of a record class that have a default."""
     if issubclass(cls, msgspec.Struct):
         fields: Any = msgspec.structs.fields(cls)
         missing: Any = msgspec.NODEFAULT

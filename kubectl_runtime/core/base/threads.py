@@ -2,11 +2,12 @@
 
 - `SystemClock` is real time; `kubectl_runtime.testing.SimClock` moves only when a test moves it. A clock also does the
   waiting, so that a simulated clock can wake a waiting thread when its time has come.
-- `Thread` is a thread of the library. It starts in an empty context and may outlive its starter's. (From Python 3.14 on
-  a new thread has a copy of the starter's context, on a build without the GIL or under `-X thread_inherit_context`.)
+- `Thread` is a thread of the library. It starts in an empty context and may outlive its starter's context. (From Python
+  3.14 on, on a build without the GIL or under `-X thread_inherit_context`, other new threads copy the starter's
+  context.)
 - A fork copies every lock in its current state but only the forking thread, so a lock held by another thread would stay
   held in the child forever. A `ForkSafeLock` is free in the child. The state that the lock guards must be usable while
-  half changed, because the child may find it in this state. No fork can happen within `unforked`.
+  half changed, because the child may find it in this state. No process can fork within `unforked`.
 """
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ def seconds(duration: Duration) -> float:
         return duration.total_seconds()
     given: Any = duration  # callers may not check their types
     if isinstance(given, bool) or not isinstance(given, float | int | Real):  # Real is for numpy's numbers
-        raise RequestError(f"a duration is seconds or a timedelta, not {duration!r}")
+        raise RequestError(f"a duration must be seconds or a timedelta, not {duration!r}")
     try:
         return float(given)
     except OverflowError:
-        raise RequestError("a duration is seconds or a timedelta, not an integer with hundreds of digits") from None
+        raise RequestError("a duration must be seconds or a timedelta, not an integer of hundreds of digits") from None
 
 
 def duration_of(what: str, duration: Duration) -> float:
@@ -51,7 +52,7 @@ def duration_of(what: str, duration: Duration) -> float:
 
 
 def period_of(what: str, duration: Duration) -> float:
-    """The seconds of a duration like `duration_of`, which must be more than 0."""
+    """Like `duration_of`, but the duration must be more than 0."""
     length = _length(what, duration)
     if not length > 0:
         raise RequestError(f"{what} must be more than 0 seconds, not {duration}")
@@ -60,7 +61,7 @@ def period_of(what: str, duration: Duration) -> float:
 
 def _length(what: str, duration: Duration) -> float:
     if isinstance(duration, bool) or not isinstance(duration, int | float | timedelta):
-        raise RequestError(f"{what} is seconds or a timedelta, not {duration!r}")
+        raise RequestError(f"{what} must be seconds or a timedelta, not {duration!r}")
     return seconds(duration)
 
 
@@ -83,7 +84,7 @@ class Clock(Protocol):
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         """Wait on `condition`, which the caller holds, until it is notified or `timeout` seconds have passed.
 
-        False after a timeout, as `threading.Condition.wait`; it may also wake spuriously, so check in a loop.
+        Returns False after a timeout, like `threading.Condition.wait`. It may also wake spuriously: check in a loop.
         """
 
 
@@ -105,7 +106,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """Wait on `condition`, as `condition.wait(timeout)`. An infinite timeout is allowed."""
+        """Wait on `condition`, like `condition.wait(timeout)`. An infinite timeout is allowed."""
         longest = threading.TIMEOUT_MAX  # 292 years; Python refuses a longer one
         if threading.current_thread() is threading.main_thread():
             longest = MAIN_THREAD_WAIT

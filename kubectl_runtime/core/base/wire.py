@@ -5,14 +5,15 @@
   `field(metadata={"name": "podIP"})` names one key. `with_field_names` translates the keys of plain values for classes
   that msgspec would not rename; `core.base.plain` does the other direction.
 - A `TextValue` is text in JSON and a richer type in Python: a quantity, a duration in Go's notation. Such a class can
-  be the type of a field in any view: it is parsed when the view is decoded (bad text is a DecodeError with its path)
-  and is its `str()` when it is sent.
-- Types reach msgspec only through `decoder_of` and `converter_of`, at the top of a module or kept by an object, and
-  through `decoded` and `converted`, which cache one per type, for rare uses. All of them build in one thread at a time:
-  msgspec (0.20 to 0.22) keeps its findings about a Struct on the class while it still evaluates annotations, which may
-  import a module and so let other threads run; a second thread that makes a decoder of the same class finds it half
-  done, and the process crashes. Workers that read the `spec` of a kind for the first time do exactly this. Annotations
-  are user code under this lock, so the lock is reentrant and no thread waits for it longer than `LONGEST`.
+  be the type of a field in any view: the text is parsed when the view is decoded (bad text is a DecodeError with its
+  path), and `str()` of the value is sent.
+- Types reach msgspec only through four functions: `decoder_of` and `converter_of`, at the top of a module or kept by an
+  object, and `decoded` and `converted` for rare uses, which cache one decoder or converter per type. All of them build
+  in one thread at a time. The reason: msgspec (0.20 to 0.22) stores its findings about a Struct on the class while it
+  still evaluates annotations, and the evaluation may import a module and so let other threads run. A second thread that
+  makes a decoder of the same class finds it half done, and the process crashes. Workers that read the `spec` of a kind
+  for the first time do exactly this. Annotations are user code that runs under this lock, so the lock is reentrant, and
+  no thread waits for it longer than `LONGEST`.
 - `DeclaredType` holds the properties that a declared type implies for the plain form of a value, computed once per
   type.
 """
@@ -72,7 +73,7 @@ class MapKeys:
 
 
 class NumberAsText:
-    """Marks a text that the API also accepts as a number: a quantity such as a CPU limit of `1`. It is read as text."""
+    """Marks a text that the API also accepts as a number: a quantity, such as a CPU limit of `1`. It becomes text."""
 
     __slots__ = ()
 
@@ -81,7 +82,7 @@ class NumberAsText:
 
 
 class AlwaysSent:
-    """Marks a field of new objects that is sent although it equals its default: the API requires an `exitCode` of 0."""
+    """Marks a field that a new object sends even if it equals its default: the API requires an `exitCode`, even 0."""
 
     __slots__ = ()
 
@@ -91,7 +92,7 @@ class AlwaysSent:
 
 _Value = TypeVar("_Value")
 Sent: TypeAlias = Annotated[_Value, AlwaysSent()]
-"""`lun: Sent[int] = 0`: 0 unless it is given, and a new object has it. An apply leaves out every default."""
+"""`lun: Sent[int] = 0`: the default is 0, and a new object always has the field. An apply leaves out every default."""
 
 
 def camel(name: str) -> str:
@@ -114,7 +115,7 @@ def annotations_of(cls: type) -> dict[str, Any]:
 
 
 def is_record_type(cls: Any) -> bool:
-    """Whether `cls` is a class with named fields: a Struct, a dataclass or an attrs class, also `Box[int]` of one."""
+    """Whether `cls` is a class with named fields: a Struct, a dataclass, an attrs class, or `Box[int]` of one."""
     if not isinstance(cls, type):
         cls = typing.get_origin(cls)
     return isinstance(cls, type) and not is_model(cls) and (
@@ -122,8 +123,8 @@ def is_record_type(cls: Any) -> bool:
 
 
 def is_model(cls: Any) -> bool:
-    """Whether `cls` is a pydantic class (`BaseModel`, `RootModel`), which reads and writes its values itself. It is
-    recognized by its methods, since this library does not import pydantic."""
+    """Whether `cls` is a pydantic class (`BaseModel`, `RootModel`), which reads and writes its values itself. Such a
+    class is recognized by its methods, since this library does not import pydantic."""
     return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__") and hasattr(cls, "model_validate")
 
 
@@ -260,7 +261,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def record_in(hint: Any) -> Any:
-    """The only record class among the alternatives."""
+    """The record class among the alternatives of `hint`; None if there is not exactly one."""
     found = [part for part in alternatives(hint) if is_record_type(part)]
     return found[0] if len(found) == 1 else None
 
@@ -283,7 +284,7 @@ def _item_type(hint: Any, *containers: type) -> Any:
 
 
 def member_type(hint: Any, key: str | None) -> Any:
-    """The type of `hint[key]` for a map or record, of the items (`key` None) for a list; `Any` when it is unknown."""
+    """The type of `hint[key]` for a map or record, or of a list's items if `key` is None; `Any` when it is unknown."""
     if key is None:
         return _item_type(hint, list, tuple, set, frozenset)
     cls = record_in(hint)
@@ -314,7 +315,7 @@ def marks_of(hint: Any) -> Iterator[Any]:
 
 
 class TextValue:
-    """A value that JSON carries as text, or as a number that stands for one, such as a Quantity. Its `str()` is that
+    """A value that is text in JSON, or a number that stands for a text, such as a Quantity. `str()` of the value is the
     text."""
 
     __slots__ = ()
@@ -337,8 +338,8 @@ class TextValue:
 
 
 def pydantic_schema(cls: Any, write: Callable[[Any], Any]) -> Any:
-    """The pydantic schema for a class of the library as the type of a model's field: how it is read, and written by
-    `write`. Only pydantic calls it, so pydantic can be imported here."""
+    """The pydantic schema for a library class that is the type of a model's field; `write` serializes the values. Only
+    pydantic calls this, so pydantic can be imported here."""
     from pydantic_core import core_schema
 
     def read(value: Any) -> Any:
@@ -353,7 +354,7 @@ def pydantic_schema(cls: Any, write: Callable[[Any], Any]) -> Any:
 
 def from_text(kind: Any, value: Any) -> Any:
     """The `dec_hook` of msgspec: the value of type `kind` for the JSON value `value`. Raises ValueError."""
-    if kind is object:  # some write object instead of Any for strict type checkers
+    if kind is object:  # some programs declare object instead of Any, for strict type checkers
         return value
     if is_model(kind):
         return _of_model(kind, value)
@@ -391,11 +392,11 @@ Encoded: TypeAlias = bytes | bytearray | memoryview | str | msgspec.Raw
 """JSON."""
 
 LONGEST = 10.0
-"""Seconds to wait for the lock; building all the types of a Pod takes 0.1."""
+"""Seconds to wait for the lock; building all the types of a Pod takes 0.1 s."""
 
 
 class _Building:
-    """The lock of the code that builds decoders and codecs, so that no two threads build the same at once."""
+    """The lock of the code that builds decoders and codecs, so that no two threads build the same type at once."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -422,7 +423,7 @@ building = _Building()
 def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
     """The `decode` of a new JSON decoder for this type. Safe from any thread; blocks while another thread builds.
 
-    Raises TypeError for a type that msgspec does not support, and what its annotations raise.
+    Raises TypeError for a type that msgspec does not support, and whatever the type's annotations raise.
     """
     with building.alone():
         return msgspec.json.Decoder(kind, dec_hook=from_text, strict=strict).decode
@@ -454,7 +455,7 @@ def converted(value: Any, kind: type[T]) -> T:
 
 _STRING_DATA = ", or use string_data for text"
 NAIVE = "is a time without a time zone: give an aware datetime, such as datetime.now(UTC)"
-"""The problem with such a time, worded to follow its place."""
+"""The problem of a naive time, worded to follow the path of the value."""
 _BYTES = (bytes, bytearray, memoryview)
 _SHAPES: dict[type, str] = {
     str: "text", **dict.fromkeys(_BYTES, "bytes"), int: "number", float: "number", bool: "truth", dict: "map",
@@ -544,10 +545,10 @@ _WORDS = {"str": "text", "int": "a number", "float": "a number", "bool": "True o
 def check_undeclared(value: Any, path: str) -> None:
     """Raise RequestError for a value that has several forms in JSON when no declared type selects one."""
     if isinstance(value, bytes | bytearray | memoryview):
-        raise RequestError(f"{path} is bytes, which JSON does not have: decode text (value.decode()); a Secret's "
-                           "data takes base64 text, or text as it is in stringData")
+        raise RequestError(f"{path} is bytes, which JSON does not have: decode text (value.decode()); a Secret "
+                           "takes base64 text in data, or plain text in stringData")
     if isinstance(value, timedelta):
-        raise RequestError(f"{path} is a timedelta: write a duration as the kind wants it, such as '5s' or a "
+        raise RequestError(f"{path} is a timedelta: write a duration as the kind expects it, such as '5s' or a "
                            "number")
     if isinstance(value, datetime | time) and value.tzinfo is None:
         raise RequestError(f"{path} {NAIVE}")

@@ -3,7 +3,7 @@
     decode_object(raw, resource)   -> Record
     decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
                                       ("BOOKMARK", Bookmark)  ("ERROR", Status)
-                                      (any other type, None), unless an object that has a name came with it
+                                      (any other type, None), or with a Record if the line has a named object
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
 msgspec decodes only the head of an object, in one pass; the bytes are kept. A head that cannot be decoded gives a
@@ -11,18 +11,18 @@ record with a `problem` and the names that could be read (`core.codec.salvage`),
 DecodeError is raised only when not even the object's name can be read, or the bytes are not a list at all. Nulls where
 a value is expected count as absent.
 
-`head_of` cuts the bytes after the head, since msgspec needs as much time to skip the rest as to decode the head. The
-API server writes a large object of a built-in kind with managedFields as the last of its metadata, then spec and
-status. The cut begins at managedFields if their list ends the metadata and another key follows. This is certain in
-JSON. The first bracket after the beginning of the list is a `]`. It ends the list, or it is inside a string; in a
-string, the next quote would end the string, and no letter could follow. The decoder checks the closing braces that are
+`head_of` cuts the bytes after the head, since msgspec needs as much time to skip the rest as to decode the head. In an
+object of a built-in kind the API server writes managedFields as the last key of the metadata, then spec and status. The
+cut begins at managedFields if their list ends the metadata and another key follows. The bytes show this for certain:
+the first bracket after the beginning of the list is a `]` that either ends the list or is inside a string; in a string,
+the next quote would end the string, and no letter could follow. The decoder checks the closing braces that are
 appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken JSON in a spec is
-an error for its reader. Custom resources have sorted metadata, with more keys behind managedFields: all of their bytes
-are used.
+an error for the spec's reader. Custom resources have sorted metadata, with more keys behind managedFields, so all of
+their bytes are decoded.
 
-`share` lets heads hold equal parts only once: the Pods of a ReplicaSet have the same owner and labels. It takes about a
-µs and saves about 0.7 KB a Pod. It remembers only recent parts (`REMEMBERED`): a list is sorted by name, so that
-objects of one owner are neighbours.
+`share` makes heads share equal parts: the Pods of a ReplicaSet have the same owner and labels. It takes about a µs and
+saves about 0.7 KB a Pod. It remembers only recent parts (`REMEMBERED`), which is enough because a list is sorted by
+name: objects of one owner are neighbours.
 
 Encoding raises RequestError with the path for values that JSON cannot carry or would silently change: NaN and the
 infinities (null), bytes (base64), times without a time zone, spans of time (`PT5S`). A declared field type decides the
@@ -61,13 +61,13 @@ from kubectl_runtime.core.meta.metav1 import ListMeta, ReadOnlyDict
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, Problem, is_no_utf8, problem_of
 
 LONG = 2048
-"""The size in bytes from which on cutting pays off."""
+"""The size in bytes at which cutting begins to pay off."""
 
 _KEY = b',"managedFields":['
 _END = b']},"'
 
 MOST_REMEMBERED = 1000
-"""Values of each check that `remembers_good` remembers."""
+"""The number of values that `remembers_good` remembers for each check."""
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -78,8 +78,8 @@ T = TypeVar("T")
 
 
 def head_of(raw: bytes, resource: ApiResource, braces: bytes = b"}}") -> bytes:
-    """The head of an object, as JSON. `braces`: the braces that close its metadata and what is around them; three for
-    a watch line."""
+    """The head of an object, as JSON. `braces` close the metadata and everything around it: two, or three for a watch
+    line."""
     if len(raw) < LONG or "." in resource.group:
         return raw
     begin = raw.find(_KEY)
@@ -89,7 +89,7 @@ def head_of(raw: bytes, resource: ApiResource, braces: bytes = b"}}") -> bytes:
             return raw
         if raw.startswith(_END, end) and raw[end + len(_END):end + len(_END) + 1].isalpha():
             return raw if raw.find(b"[", begin + len(_KEY), end) >= 0 else raw[:begin] + braces
-        begin = raw.find(_KEY, end)  # a key before this bracket belongs to what the bracket ends
+        begin = raw.find(_KEY, end)  # a key before this bracket is inside the list that the bracket ends
     return raw
 
 
@@ -136,13 +136,13 @@ _page = decoder_of(_Page)
 
 
 def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> Record:
-    """The record of one object's JSON, which it keeps. Raises DecodeError when the object cannot be identified.
+    """The record of one object's JSON; the record keeps `raw`. Raises DecodeError when the object cannot be identified.
 
-    `named`: it must have a name, as every stored object has. Reviews have no name, and neither does a new object with a
-    generateName.
+    `named`: the object must have a name, as every stored object has. Reviews have no name, and neither does a new
+    object with a generateName.
     """
     try:
-        # The shortened bytes may have missed the metadata: then there is no name
+        # If the shortened bytes missed the metadata, there is no name
         head = _object(head_of(raw, resource) if named else raw).metadata or _NO_HEAD
         if head.name or not named:
             return Record(head, resource, raw)
@@ -185,7 +185,8 @@ def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, Sequence[b
     except DECODE_FAILURES as error:
         return _broken_page(page, resource, error)
     if found.items is msgspec.UNSET:
-        # Go omits nothing here, others do. But any JSON object lacks items, and an empty list means that all is gone.
+        # The API server always sends items; other servers may omit an empty list. Other JSON also lacks items, and must
+        # not count as an empty list, which would mean that all objects are gone.
         if not (found.kind or "").endswith("List"):
             raise DecodeError(None, "$.items", f"not a list of {resource.full_name}: the answer has no items")
         return found.metadata or ListMeta(), []
@@ -265,12 +266,12 @@ def _broken_page(page: bytes, resource: ApiResource, failure: Exception) -> tupl
 
 
 REMEMBERED = 1024
-"""The most different labels, and lists of owners or finalizers, that are remembered. Each is small."""
+"""How many different labels, and how many lists of owners or finalizers, are remembered. Each is small."""
 
 
 def share(head: Head) -> None:
-    """Replace parts of `head` by equal parts of other heads. Only for the code that decoded it, before it is shared.
-    Safe from any thread."""
+    """Replace parts of `head` by equal parts of other heads. Only the code that decoded `head` may call this, before it
+    shares `head`. Safe from any thread."""
     if head.namespace:
         force_setattr(head, "namespace", sys.intern(head.namespace))
     if head._labels is not None:
@@ -292,8 +293,8 @@ def _same(parts: T) -> T:
 
 
 def encode_plain(content: Any, *, checked: bool = False) -> bytes:
-    """`content` as JSON. Raises RequestError for values that JSON cannot carry. `checked`: `to_plain` made it, which
-    has refused such values."""
+    """`content` as JSON. Raises RequestError for values that JSON cannot carry. `checked`: `to_plain` made
+    `content` and has refused such values."""
     try:
         if not checked:
             _check(content, "$")
@@ -315,8 +316,8 @@ def _known_here(value: Any) -> dict[Any, Any] | str:
 
 
 def _fault(content: Any, path: str) -> str:
-    """The path of the innermost value that cannot be encoded, as the beginning of a message; the error itself does not
-    name it."""
+    """The path of the innermost value that cannot be encoded, as the beginning of a message; msgspec's error does not
+    name the path."""
     parts = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for key, part in parts:
         try:
@@ -329,7 +330,7 @@ def _fault(content: Any, path: str) -> str:
 
 
 def identified(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]:
-    """`content` beginning with apiVersion and kind: list items lack them, metadata answers have another kind."""
+    """`content` with apiVersion and kind: list items lack them, and metadata-only answers have another kind."""
     kind = content.get("kind")
     if kind and content.get("apiVersion") and kind != "PartialObjectMetadata":
         return content
@@ -372,7 +373,7 @@ def _check_other(value: Any, path: str) -> None:
 
 def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[str, ViewCodec], *,
                defaults: bool = True) -> dict[str, Any]:
-    """A new object of these views; fields that are None, or (with `omit_defaults`) equal their default, are not sent.
+    """A new object of these views. Fields that are None, or (with `omit_defaults`) equal their default, are not sent.
 
     Without `defaults`, no field that equals its class's default is sent, at any depth, whatever the class says.
     """
@@ -390,7 +391,7 @@ def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping
                  plain: dict[str, Any] | None, kept: Mapping[str, Kept]) -> dict[str, Any]:
     """The received object with the changes in a reader's typed views and plain form. Raises WriteBackError.
 
-    `kept`: for a view that was decoded, the items of its lists at that time.
+    `kept`: for each decoded view, the items of its lists when it was decoded.
     """
     received = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
     if not views and plain is None:
@@ -465,8 +466,8 @@ Path: TypeAlias = tuple[str | int, ...]
 
 def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
     """The differences of two JSON values: each path, with both values there (`MISSING` for none). 1 is neither true nor
-    1.0. Lists of equal length are compared item by item, others differ as a whole. The keys of `one` come first, in its
-    order, then the keys that only `other` has."""
+    1.0. Lists of equal length are compared item by item; other lists differ as a whole. The keys of `one` come first,
+    in its order, then the keys that only `other` has."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
             yield from differences(one.get(key, MISSING), other.get(key, MISSING), (*path, key))
@@ -478,8 +479,8 @@ def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, A
 
 
 def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:
-    """Makes a check skip JSON values in which it recently found nothing: objects from one template are equal except for
-    their names, and some checks are slow.
+    """Makes a check skip JSON values in which it recently found no problem: objects from one template are equal except
+    for their names, and some checks are slow.
 
     The check must depend on its arguments alone, change none of them, and its further arguments must be hashable.
     """
@@ -535,7 +536,7 @@ def _view_json(record: Record) -> bytes | None:
 
 
 def _from_metadata(record: Record) -> bytes | None:
-    """The object's bytes from `"metadata"` on; None when it does not begin with that."""
+    """The object's bytes from `"metadata"` on; None when keys other than kind and apiVersion come first."""
     raw = record.raw
     found = (_ENVELOPED if record.enveloped else _BARE).match(raw)
     if found is None:

@@ -1,11 +1,11 @@
-"""Finds the items of a changed view's lists that are still the decoded objects, and the position that each of them had.
+"""Finds which items of a changed view's lists are still the decoded objects, and which position each of them had.
 
     lists = RecordLists.of(hint)             None when values of the type have no list of records
     kept = lists.items(view)                 when the view is returned: its lists' items, in the order of a walk
-    lists.lineage(kept, base, now)           when it is written back
+    lists.lineage(kept, base, now)           when the view is written back
 
-Two views of the same bytes are walked in the same order. So a list in the view that is decoded again (`base`) has the
-same index as its items in the returned view (`kept`).
+Two views of the same bytes are walked in the same order. So a list in the view that is decoded again for the write-back
+(`base`) has the same number in the walk as its items in the returned view (`kept`).
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, record_class, wire_names
 
 FEW = 3
-"""Fewer attributes of a Struct are read one by one, more all at once: `Part.__getattr__` makes a read expensive."""
+"""From this number on, a Struct's attributes are read all at once: `Part.__getattr__` makes a single read expensive."""
 LISTS = (list, tuple)
 
 Kept = list[tuple[Any, ...]]
@@ -38,7 +38,7 @@ class View(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lineage:
-    """The origins of the items of lists. The lists are those of the compared plain forms."""
+    """The origins of list items. The lists are those in the plain forms that a merge compares."""
 
     _numbers: dict[int, int] = field(default_factory=dict)
     _places: dict[int, tuple[tuple[int, int] | None, ...]] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class Lineage:
     rearranged: list[list[Any]] = field(default_factory=list)
     """The merged lists whose items have moved since they were received."""
     of_plain: bool = False
-    """Whether the plain form is merged, into the object that the views' changes have produced."""
+    """Whether the merge is of the plain form, into the object that the views' changes have produced."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
-        """For each item of `now` its index in `base`; None if it is not an object of `base`, or if its origin is
-        unknown."""
+        """For each item of `now` its index in `base`; None if the item is not from `base`, or if its origin is unknown.
+        """
         places = self._places.get(id(now))
         number = self._numbers.get(id(base))
         if places is None or number is None:
@@ -60,8 +60,8 @@ class Lineage:
         return [place[1] if place is not None and place[0] == number else None for place in places]
 
     def strangers(self, base: list[Any], now: list[Any]) -> list[tuple[int, int, int]]:
-        """The items of `now` that came from another list than `base`: index in `now`, the `id` of the base form's list
-        that they were in, index there."""
+        """The items of `now` that came from another list than `base`: the index in `now`, the `id` of the base form's
+        list that the item was in, and the index in that list."""
         number = self._numbers.get(id(base))
         found = [(index, place) for index, place in enumerate(self._places.get(id(now), ()))
                  if place is not None and place[0] != number]
@@ -78,7 +78,7 @@ class _Fields:
         self.members: list[tuple[str, str, _Shape]] = []
         """Attribute, wire key, shape of the value."""
         self.known = False
-        """Whether all fields are known; until then a recursive type may get more."""
+        """Whether all fields are known; until then a recursive type may get more fields."""
 
 
 class _Shape:
@@ -94,7 +94,7 @@ class _Shape:
         self.item: _Shape | None = None
         """The shape of the items of a list, if they contain lists."""
         self.kept = False
-        """Whether a list's items must be recognized: they are records, or lists of them."""
+        """Whether a list's items must be recognized: they are records, or lists of records."""
 
     def is_empty(self) -> bool:
         return not (self.fields or self.kept or self.entries is not None)
@@ -175,8 +175,8 @@ class _Walks:
 
     def __init__(self) -> None:
         self._records: dict[tuple[type, int], Walk] = {}
-        """Walks by record class and its fields, since `Box[int]` and `Box[str]` have the same class. It ends the
-        recursion for recursive types."""
+        """Walks by record class and its fields, since `Box[int]` and `Box[str]` have the same class. This cache also
+        ends the recursion for recursive types."""
 
     def of(self, shape: _Shape) -> Walk:
         """The walk for values of one shape."""
@@ -236,7 +236,7 @@ def _items(shape: _Shape, value: Any) -> Kept:
 
 
 def _shape_of(hint: Any, known: dict[type, _Fields]) -> _Shape:
-    """`known`: the fields of the record classes so far, so that recursive types end."""
+    """The shape of a type. `known`: the fields of the record classes found so far, so that recursive types end."""
     shape = _Shape()
     for part in alternatives(hint):
         arguments = typing.get_args(part)

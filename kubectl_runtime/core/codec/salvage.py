@@ -1,10 +1,10 @@
-"""Reads parts of JSON that does not decode: the identity of the object, and the begin and end of a page's items.
+"""Reads parts of JSON that does not decode: the identity of the object, and the beginning and end of a page's items.
 
-This is slow, and is only used after msgspec has failed. It raises nothing for bad input, and has no limit of nesting.
+This is slow, and is only used after msgspec has failed. It raises nothing for bad input, and has no nesting limit.
 
-`seldom_of` decodes rare metadata from the bytes when it is read: few programs need it, and in a store of 20,000 Pods it
-would take 9 MiB. `initial_events_end` says whether a bookmark ends the initial events of a streaming list. Nulls where
-a value is expected count as absent.
+`seldom_of` decodes rarely used metadata from the bytes when a program reads it: few programs do, and in a store of
+20,000 Pods this metadata would take 9 MiB. `initial_events_end` says whether a bookmark ends the initial events of a
+streaming list. Nulls where a value is expected count as absent.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (
 _METADATA = rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA)
 _EVENT_TYPE = rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S)
 _EVENT_METADATA = _EVENT_TYPE + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA)
-_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # a text without an end is one token, so it is not tried from each quote
+_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # an unended text is one token, so no match is tried from each quote
 _ITEMS = rb'"items"%b:%b\[' % (_S, _S)
 # `re` compiles and caches patterns when they are first needed, which is when something is broken.
 
@@ -83,7 +83,7 @@ def _leading_metadata(raw: bytes, pattern: bytes) -> Any:
 
 
 def head(raw: bytes, *, enveloped: bool) -> Head:
-    """The names and versions that can be read; the others are empty."""
+    """The names and versions that can be read; other fields are empty."""
     found = metadata(raw, enveloped=enveloped)
     fields = found if isinstance(found, dict) else {}
 
@@ -96,9 +96,9 @@ def head(raw: bytes, *, enveloped: bool) -> Head:
 
 
 def split_page(page: bytes) -> tuple[bytes, list[bytes]] | None:
-    """A list page as its envelope, with no items, and the bytes of each item, found by counting brackets.
+    """Split a list page into its envelope without items and the bytes of each item, by counting brackets.
 
-    None when there is no `items` list or it does not end.
+    None when there is no `items` list or the list does not end.
     """
     begin = _items_begin(page)
     if begin is None:
@@ -139,7 +139,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Seldom(msgspec.Struct, frozen=True, rename="camel"):
-    """The metadata that is not in the head of a record. The time stays text as received."""
+    """The metadata that is not in the head of a record. The time stays text, as received."""
 
     creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None
@@ -181,7 +181,7 @@ def _read(raw: bytes, enveloped: bool) -> Seldom:
         return (_rare_event(raw).object.metadata if enveloped else _rare(raw).metadata) or _NOTHING
     except DECODE_FAILURES as error:
         if is_no_utf8(error):
-            raise  # with replaced characters a text would be another text
+            raise  # replacing the undecodable characters would change the value
         try:
             return converted(without_nulls(metadata(raw, enveloped=enveloped)), Seldom)
         except DECODE_FAILURES:

@@ -1,17 +1,17 @@
 """Typed views, records, and smaller stored objects.
 
 `ViewCodec` decodes a top-level key of an object to the type that a resource class declares for it. An absent or null
-key gives None if the type allows it, else the class's default, else an empty map, list or record (which belongs to the
-reader, so filling it writes it), else DecodeError. Nulls deeper down, where the type does not allow None, count as
-absent. A number where a quantity is declared as text is read as text.
+key gives the class's default; without a default None if the type allows it, else an empty map, list or record, else
+DecodeError. The empty value belongs to the reader: if the reader fills it, a write sends it. Nulls deeper down, where
+the type does not allow None, count as absent. A number where a quantity is declared as text is read as text.
 
 `Record` is an object as a store holds it: the bytes as received plus a decoded head. Records and heads are immutable,
 shared by all readers, and safe to use from any thread. The garbage collector does not track them (`gc=False`): with
-tens of thousands of objects its passes would cost more than the decoding. They cannot be in a cycle.
+tens of thousands of objects its passes would cost more than the decoding. Records and heads cannot be in a cycle.
 
 `pruned` makes stored objects smaller with a `modify` function. `strip_managed_fields` keeps the bytes without
-managedFields; such a record may still replace the whole object, as a write without managedFields keeps the server's.
-With any other function the result is a partial record of the remaining fields.
+managedFields; such a record may still replace the whole object, because the server keeps its managedFields when
+a write has none. With any other function the result is a partial record of the remaining fields.
 """
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from kubectl_runtime.core.meta.selectors import ShardSelector
 
 
 class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename="camel"):
-    """The metadata that the library itself uses, decoded once, in the same pass as the event. The rest is decoded when
-    it is read (`salvage.py`).
+    """The metadata that the library itself uses, decoded once, in the same pass as the event. Other metadata is
+    decoded when it is read (`salvage.py`).
 
     Times stay text as received, because most of them are never read. All readers of the object share a head, so it is
     read-only.
@@ -69,16 +69,17 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
 
     @property
     def labels(self) -> dict[str, str] | None:
-        """The object's labels, wrapped as read-only on access: the garbage collector does not track the stored ones."""
+        """The object's labels, read-only. They are wrapped on each access, and stored as a plain dict, which the
+        garbage collector does not track."""
         return None if self._labels is None else ReadOnlyDict(self._labels)
 
 
 class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One object of `resource`: its head, and `raw`, its JSON or (`enveloped`) the watch line that carried it.
 
-    `partial`: parts were removed or never requested, so it must not replace the object. `view`: only the declared
-    fields, when nothing else is kept; `raw` is empty then. `problem`: the head could not be decoded, and `head` has the
-    readable fields.
+    `partial`: parts were removed or never requested, so the record must not replace the whole object. `view`: the
+    declared fields, when nothing else is kept and `raw` is empty. `problem`: why the head could not be decoded; `head`
+    then has only the readable fields.
     """
 
     head: Head
@@ -101,7 +102,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def key(self) -> Key:
-        """The identity of the object among those of its kind."""
+        """The identity of the object in its kind: namespace and name."""
         head = self.head
         return head.namespace or None, head.name  # `key_of` without the call: this runs several times for each event
 
@@ -128,7 +129,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def error(self) -> DecodeError | None:
-        """A new DecodeError when the head could not be decoded."""
+        """A new DecodeError when the head could not be decoded; else None."""
         if self.problem is None:
             return None
         return DecodeError(self.ref, self.problem.path, self.problem.text)
@@ -142,7 +143,7 @@ Modify: TypeAlias = Callable[[Any], object]
 
 
 class Prunable(Protocol):
-    """An object that can be pruned, as every resource class makes them."""
+    """An object that can be pruned, such as an instance of any resource class."""
 
     @property
     def record(self) -> Record | None:
@@ -214,10 +215,10 @@ def _stripped(record: Record) -> Record:
 
 
 def _cut(raw: bytes, value: bytes) -> bytes | None:
-    """`raw` without `"managedFields":value` and one adjacent comma; None when it is not written exactly so."""
+    """`raw` without `"managedFields":value` and one adjacent comma; None when `raw` does not have exactly this text."""
     member = _KEY + value
     at = raw.find(member)
-    if not value or at < 0 or raw.count(b'"managedFields"') > 1:  # with several it is not certain which to cut
+    if not value or at < 0 or raw.count(b'"managedFields"') > 1:  # with several, it is unclear which one to cut
         return None
     end = at + len(member)
     if raw[at - 1:at] == b",":
@@ -243,7 +244,7 @@ class ViewCodec:
         """The view's lists of records, whose items write-back has to recognize; None when there are none."""
         self._default = default
         self.renames = needs_renaming(hint)
-        """Whether msgspec uses other keys for the type than the wire."""
+        """Whether msgspec's keys for the type differ from the wire's."""
         decoded = Any if self.renames else hint
         field = ("value", decoded | msgspec.UnsetType | None, msgspec.field(default=msgspec.UNSET, name=key))
         body: Any = msgspec.defstruct("_Body", [field])
@@ -280,8 +281,8 @@ class ViewCodec:
             return self._convert_without_nulls(value, ref)
 
     def absent(self, ref: ObjectRef | None) -> Any:
-        """The value for a key that is absent or null: the default of its type. Raises DecodeError when the key is
-        required."""
+        """The value for a key that is absent or null: a default, None or an empty value. Raises DecodeError when the
+        key is required."""
         if self._default is not MISSING:
             return copy.deepcopy(self._default)
         options = alternatives(self.hint)
@@ -343,6 +344,6 @@ def _empty_value(hint: Any) -> Any:
 
 
 def is_in_shard(shard: ShardSelector | None, record: Record) -> bool:
-    """Whether an object is in the ranges of `shard`; always True without `shard`, and for an object whose uid could not
-    be read: the server that sent it knows the uid."""
+    """Whether an object is in the ranges of `shard`. True without `shard`, and True if a uid that decides could not be
+    read: the server that sent the object knows the uid."""
     return shard is None or (not record.uid and shard.by == "uid") or shard.matches(record.uid, record.head.namespace)

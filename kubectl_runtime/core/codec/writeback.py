@@ -21,11 +21,11 @@ The received item for an item of a list is found by the first of these rules tha
 
 A received item without a counterpart is removed with its undeclared fields, and so is a received item whose key no
 unmatched item has. But if an unmatched item might be a changed item that lost its identity, and an unmatched received
-item has undeclared fields, the owner of these fields is unclear: WriteBackError(path). The same holds for an object
-that is twice in a list and has undeclared fields, and for a new item with the key of another item.
+item has undeclared fields, the owner of these fields is unclear: WriteBackError(path). The same error is raised
+for an object that is twice in a list and has undeclared fields, and for a new item with the key of another item.
 
 `changes` finds where two views of one object differ, so that write-back converts little more than the changed parts.
-Values are compared as msgpack, which unlike JSON distinguishes NaN from null and bytes from text. It compares a whole
+Values are compared as msgpack, which unlike JSON distinguishes NaN from null and bytes from text. This compares a whole
 Pod's spec in the time that Python needs for one container.
 """
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Merge:
         return received if self._stays(received, base, now) else self._changed(received, base, now, path, hint)
 
     def _stays(self, received: Any, base: Any, now: Any) -> bool:
-        # Items that look the same may have different undeclared fields: then equal lists are not the same list.
+        # Equal items may have different undeclared fields, so equal lists whose items moved are not the same list.
         return _same(base, now) and not (self._lineage.moved and isinstance(received, dict | list))
 
     def _changed(self, received: Any, base: Any, now: Any, path: str, hint: Any) -> Any:
@@ -214,7 +214,7 @@ class _Pairs:
                     self._pair(index, place)
 
     def check_no_change_is_lost(self) -> None:
-        """If `received` already has the changes of a view, an unmatched item might be one of the changed items."""
+        """Raise if `received` already has a view's changes: an unmatched item might be one of the changed items."""
         if self._unmatched() and not all(_same(self._base[place], self._received[place]) for place in self._left):
             raise WriteBackError(self._path, f"an item of this list {_IN_BOTH}")
 
@@ -231,10 +231,10 @@ def _new(now: Any, hint: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """A copy that shares no dict and no list with the value, which is the user's own after a change to `obj[…]`."""
+    """A copy that shares no dict and no list with `value`, which the user may own: a value assigned to `obj[…]`."""
     try:
         return _copy(value)
-    except RecursionError:  # it contains itself: it is refused later, when it is sent
+    except RecursionError:  # it contains itself, and is refused later, when it is sent
         return value
 
 
@@ -281,7 +281,7 @@ def _empty_like(now: Any) -> Any:
 def _same(base: Any, now: Any) -> bool:
     """Equality that distinguishes true from 1, as the API server does; Python's does not.
 
-    It has two steps in C, which would take most of the time of a write-back in Python.
+    Both steps run in C; in Python they would take most of the time of a write-back.
     """
     if base != now:
         return False
@@ -299,12 +299,12 @@ def _shows_all(received: Any, base: Any) -> bool:
 
 
 SAME: Only = {}
-"""Nothing differs."""
+"""The value of `changes` when nothing differs."""
 
 
 def changes(base: Any, now: Any, *, in_place: bool) -> Only:
-    """The fields in which two views differ, with the differing parts; None means the whole value, also when the values
-    cannot be compared.
+    """The fields in which two views differ, with the differing parts; None means the whole value, for example when the
+    values cannot be compared.
 
     `in_place`: lists of equal length have the same items in the same order.
     """

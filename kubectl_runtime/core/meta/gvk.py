@@ -1,6 +1,6 @@
 """Names of types (group, version, kind, plural, scope), the order of API versions, and `ObjectRef`.
 
-The keys for `sorted`, `min` and `max` of versions, best first:
+Two keys sort versions, best first, with `sorted` or `min`:
 
     by priority      which a client should use     v10 v2 v1 v11beta2 v10beta3 v3beta1 v12alpha1 v11alpha2 foo1 foo10
     by generation    which is the newest           v12alpha1 v11beta2 v11alpha2 v10 v10beta3 v3beta1 v2 v1 foo1 foo10
@@ -34,7 +34,7 @@ class Scope(Enum):
 
 
 class GroupVersionKind(msgspec.Struct, frozen=True):
-    """A kind in one version of its API group; the core group is the empty text.
+    """A kind in one version of its API group; the core group is the empty string.
 
     >>> GroupVersionKind("apps", "v1", "Deployment").api_version
     'apps/v1'
@@ -111,17 +111,17 @@ class ApiResource(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in ("group", "version", "kind", "plural"):
             if not isinstance(getattr(self, name), str):
-                raise RequestError(f"the {name} of an ApiResource is text, not {getattr(self, name)!r}")
+                raise RequestError(f"the {name} of an ApiResource must be text, not {getattr(self, name)!r}")
         if not self.kind or "\0" in self.kind:
-            raise RequestError(f"the kind of an ApiResource is a name such as Pod, not {self.kind!r}")
+            raise RequestError(f"the kind of an ApiResource must be a name such as Pod, not {self.kind!r}")
         if not isinstance(self.scope, Scope):
-            raise RequestError(f"the scope of {self.full_name} is Scope.NAMESPACED or Scope.CLUSTER, "
+            raise RequestError(f"the scope of {self.full_name} must be Scope.NAMESPACED or Scope.CLUSTER, "
                                f"not {self.scope!r}")
 
     @classmethod
     def from_gvk(cls, gvk: GroupVersionKind, *, plural: str | None = None,
                  scope: Scope = Scope.NAMESPACED) -> ApiResource:
-        """The resource of a kind; without `plural` it is guessed by `plural_of`."""
+        """The resource of a kind; without `plural`, `plural_of` guesses the plural."""
         return cls(gvk.group, gvk.version, gvk.kind, plural or plural_of(gvk.kind), scope)
 
     @property
@@ -141,7 +141,7 @@ class ApiResource(msgspec.Struct, frozen=True):
 
     @property
     def namespaced(self) -> bool:
-        """Whether its objects are in a namespace."""
+        """Whether the kind's objects are in namespaces."""
         return self.scope is Scope.NAMESPACED
 
     @property
@@ -172,10 +172,10 @@ def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
 
 
 def split_api_version(api_version: str) -> tuple[str, str]:
-    """`apps/v1` -> (`apps`, `v1`); `v1` -> ("", `v1`). Raises RequestError for a second slash, an empty version, and
-    anything but text."""
+    """`apps/v1` -> (`apps`, `v1`); `v1` -> ("", `v1`). Raises RequestError for a second slash, an empty version, or a
+    value that is not text."""
     if not isinstance(api_version, str):
-        raise RequestError(f"an apiVersion is text such as 'apps/v1', not {api_version!r}")
+        raise RequestError(f"an apiVersion must be text such as 'apps/v1', not {api_version!r}")
     group, _, version = api_version.rpartition("/")
     if "/" in group or not version:
         raise RequestError(f"malformed apiVersion {api_version!r}: expected 'version' or 'group/version'")
@@ -192,7 +192,7 @@ _IRREGULAR = {
 
 
 def plural_of(kind: str) -> str:
-    """The usual plural of a kind, in lower case, by kube-rs's rules (those of English, with exceptions)."""
+    """The usual plural of a kind, in lower case, by kube-rs's rules (English, with exceptions)."""
     name = kind.lower()
     if name in _IRREGULAR:
         return _IRREGULAR[name]
@@ -233,7 +233,7 @@ def version_generation(version: str) -> tuple[int, int, int, int, str]:
 class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The identity of an object. Group, kind, namespace and name are compared; version and plural are not.
 
-    The namespace of a cluster-scoped object is None (an empty text means the same). Immutable and hashable.
+    The namespace of a cluster-scoped object is None (an empty string means the same). Immutable and hashable.
 
     >>> ref = Api.namespaced(client, ConfigMap, "default").get("settings").ref
     >>> str(ref), ref.namespace, ref.name
@@ -279,8 +279,8 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
         return hash((self.name, self.namespace or None, self.resource.kind))
 
     def canonical(self, resource: ApiResource) -> ObjectRef:
-        """The same object as a ref of `resource`, which has the same group and kind: with its version, and without a
-        namespace when the kind is cluster-scoped (an owner reference does not say which scope its owner has)."""
+        """The same object as a ref of `resource`, which must have the same group and kind. The namespace is dropped
+        when the kind is cluster-scoped, because an owner reference does not say which scope its owner has."""
         namespace = self.namespace if resource.scope is Scope.NAMESPACED else None
         if self.resource is resource and self.namespace == namespace:
             return self

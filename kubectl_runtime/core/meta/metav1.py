@@ -2,10 +2,10 @@
 
 - Times are aware `datetime` values. Every field may be absent; where the wire has `null`, the field has its default.
 - `OwnerReference` and `Condition` are immutable: replace them. `ObjectMeta` is a mutable view.
-- `EditableMap`: labels and annotations of a reader; the first change copies them into the reader's metadata.
-  `ReadOnlyMap`: those of a partial object. `ReadOnlyDict`, `ReadOnlyList`: values that several readers or objects
-  share. Unlike those of a `MappingProxyType`, their errors name the value to change instead.
-- `set_condition`: sets a status condition, and keeps the list equal when nothing has changed.
+- `EditableMap`: labels or annotations of an object; the first change copies them into the object's own metadata.
+  `ReadOnlyMap`: labels or annotations of a partial object. `ReadOnlyDict`, `ReadOnlyList`: values that several readers
+  or objects share. Their errors name the value to change instead, unlike the errors of a `MappingProxyType`.
+- `set_condition`: sets a status condition, and returns an equal list when nothing has changed.
 - `GoDuration`: durations in Go's notation (`metav1.Duration`, flags, leases), such as `1h30m`, `-1.5s`, `250ms`. The
   grammar is that of Go's `time.ParseDuration`: a sign, then numbers with a fraction and a unit (`ns`, `us`, `µs`, `ms`,
   `s`, `m`, `h`), or a bare `0`. Values are exact to the nanosecond; smaller fractions are cut off, and values beyond 64
@@ -31,17 +31,18 @@ from kubectl_runtime.core.base.wire import MapKeys, TextValue, camel, converted,
 
 _made: Any = msgspec.StructMeta.__call__
 _set: Any = msgspec.Struct.__setattr__
-"""Bound once, since `super()` would look it up for each part that is made and each field that is set."""
+"""Bound once: `super()` would look these up for each part that is made and each field that is set."""
 
 
 class _PartType(msgspec.StructMeta):
-    """Suggests a field name when a part is made with a field that it does not have."""
+    """Suggests a field name when a part is made with an unknown field."""
 
     if not TYPE_CHECKING:  # type checkers know the fields
 
         def __new__(mcs, name, bases, namespace, **options):
-            if "__slots__" in namespace:  # then it comes from msgspec.defstruct, without the defaults of its fields
-                raise TypeError(f"{name}: a part is made by a class statement (or types.new_class), not by defstruct")
+            if "__slots__" in namespace:  # made by msgspec.defstruct, without the defaults of its fields
+                raise TypeError(f"{name}: a part must be made by a class statement (or types.new_class), not "
+                                "by defstruct")
             return super().__new__(mcs, name, bases, namespace, **options)
 
         def __call__(cls, *args, **fields):
@@ -59,11 +60,11 @@ def _unknown(cls: Any, name: str) -> str:
             f"{WIRE_KEYS if camel(name) == name and any(map(str.isupper, name)) else ''}")
 
 
-WIRE_KEYS = ": attributes are snake_case, only keys are written as on the wire"
+WIRE_KEYS = ": attributes are snake_case; only keys are written as on the wire"
 
 
 class _Hinting:
-    """Suggests a field name when a field is read or set that a part does not have."""
+    """Suggests a field name when an unknown field of a part is read or set."""
 
     __slots__ = ()
 
@@ -88,7 +89,8 @@ class Part(msgspec.Struct, _Hinting, metaclass=_PartType, kw_only=True, rename="
     """The base class of typed parts of objects, such as a PodSpec. Fields that a part does not declare stay in the
     object.
 
-    Fields are snake_case, and camelCase on the wire; all have defaults, and fields that equal them are not sent.
+    Fields are snake_case here and camelCase on the wire. All fields have defaults; fields that equal their default are
+    not sent.
 
     >>> class Limits(Part):
     ...     max_size: int = 0
@@ -143,14 +145,14 @@ STATUSES = ("True", "False", "Unknown")
 
 
 def check_status(kind: object, status: object) -> None:
-    """Raise RequestError for anything but a status of a condition of type `kind`, such as a bool."""
+    """Raise RequestError if `status` is not a condition's status, for example a bool. `kind`: the condition's type."""
     if not isinstance(status, str) or status not in STATUSES:
-        raise RequestError(f'Condition {kind}: status={status!r}: it is a text: "True", "False" or "Unknown"')
+        raise RequestError(f'Condition {kind}: status={status!r}: it must be the text "True", "False" or "Unknown"')
 
 
 class _ConditionType(_PartType):
-    """Refuses a bool, which is a common mistake. Any text is accepted here, because it may come from a server or from a
-    copy of an object; `set_condition` refuses unknown text. Decoding does not call this."""
+    """Refuses a bool as a status, which is a common mistake. Any text is accepted here, because it may come from a
+    server or from a copy of an object; `set_condition` refuses unknown text. Decoding does not call this check."""
 
     if not TYPE_CHECKING:
 
@@ -162,7 +164,7 @@ class _ConditionType(_PartType):
 
 class Condition(FrozenPart, frozen=True, metaclass=_ConditionType):
     """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text. The constructor raises
-    RequestError for a bool; `set_condition` does so for any other text as well.
+    RequestError for a bool; `set_condition` also raises it for any other text.
 
     >>> Condition(type="Ready", status="False", reason="Starting", message="2 of 3 replicas").status
     'False'
@@ -223,7 +225,7 @@ class ObjectMeta(Part):
 
 
 class TemplateMeta(Part):
-    """`metadata` of an object's template: of the Pods of a Deployment, the Jobs of a CronJob.
+    """The `metadata` of a template in an object: a Deployment's Pod template, a CronJob's Job template.
 
     >>> web = Api.namespaced(client, Deployment, "default").get("web")
     >>> web.spec.template.metadata.labels
@@ -240,7 +242,7 @@ class TemplateMeta(Part):
 
 
 class ListMeta(FrozenPart, frozen=True, gc=False):
-    """`metadata` of a list: its resourceVersion, and the continue token of its next page (empty on the last).
+    """The `metadata` of a list: its resourceVersion, and the continue token of its next page (empty on the last page).
 
     >>> Api.all(client, ConfigMap).list(ListParams(limit=1)).metadata.resource_version != ""
     True
@@ -252,24 +254,24 @@ class ListMeta(FrozenPart, frozen=True, gc=False):
 
 
 def parse_time(text: str) -> datetime:
-    """The time in an RFC 3339 text, with or without a fraction. Raises ValueError for any other text, also for a text
+    """The time in an RFC 3339 text, with or without a fraction. Raises ValueError for any other text, including a time
     without a time zone."""
     try:
         moment = msgspec.convert(text, datetime)
         if moment.tzinfo is not None:
             return moment.astimezone(UTC)
-    except (msgspec.ValidationError, OverflowError):  # in old versions of msgspec the first is not a ValueError
+    except (msgspec.ValidationError, OverflowError):  # in old versions of msgspec, ValidationError is no ValueError
         pass
     raise ValueError(f"not an RFC3339 time with a zone: {str(text)[:64]!r}")
 
 
 def format_time(moment: datetime) -> str:
-    """`moment` in the API's form of `Time`: UTC, whole seconds."""
+    """`moment` in the form of the API's `Time`: UTC, whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(moment: datetime) -> str:
-    """`moment` in the API's form of `MicroTime` (leases, events), which it requires: UTC, six digits of fraction."""
+    """`moment` in the form that the API requires for `MicroTime` (leases, events): UTC, six digits of fraction."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -343,8 +345,8 @@ class HasMetadata(Protocol):
 
 
 class EditableMap(MapView, MutableMapping[str, str]):
-    """The labels or annotations of a reader. Reading uses the received values without a copy; the first change is made
-    in the reader's own `metadata`, never in a store. For one thread, as the reader is."""
+    """The labels or annotations of an object. Reading uses the received values without a copy. The first change copies
+    them into the object's own `metadata`; a store never changes. For one thread at a time, like the object."""
 
     __slots__ = ("_key", "_owner")
 
@@ -355,7 +357,7 @@ class EditableMap(MapView, MutableMapping[str, str]):
         self._key = key
 
     def _own(self) -> dict[str, str]:
-        """The map in the reader's metadata, which this view shows from then on."""
+        """The map in the object's own metadata, which this view reads from then on."""
         metadata = self._owner.metadata
         found = getattr(metadata, self._key)
         if type(found) is not dict:  # None, or the map of another object
@@ -429,11 +431,11 @@ def set_condition(
     type. The given list does not change: a call whose result is dropped has no effect, which type checkers can report
     (pyright's `reportUnusedCallResult`).
 
-    `conditions` may also be JSON values: those of a DynamicObject, or the result of an earlier call.
+    `conditions` may also be JSON values: the conditions of a DynamicObject, or the result of an earlier call.
     `last_transition_time` becomes `now` (by default the system's time; in whole seconds) only when `status` changes, as
-    Kubernetes' API conventions require: so a reconcile that finds the same state produces the same list, and writing
-    that list by server-side apply changes nothing. Raises RequestError for a `condition` whose status is not one of the
-    three values.
+    Kubernetes' API conventions require. A reconcile that finds the same state therefore produces the same list, and
+    writing that list by server-side apply changes nothing. Raises RequestError for a `condition` whose status is not
+    one of the three values.
 
     >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
     >>> ready["type"], ready["status"]
@@ -465,12 +467,12 @@ def _plain(entry: Condition | Mapping[str, Any]) -> dict[str, Any]:
 
 UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9,
          "h": 3600 * 10**9}
-"""Nanoseconds of each unit. Both the micro sign and the Greek letter are accepted."""
+"""Nanoseconds of each unit. Both the micro sign and the Greek letter mu are accepted."""
 LONGEST = 2**63
 """Nanoseconds of the shortest duration that is too long; its negative is still valid."""
 
 _MOST_DIGITS = 19
-"""The most digits of a whole number that fits into 63 bits."""
+"""The maximum number of digits of a whole number that fits into 63 bits."""
 _PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
 
@@ -489,7 +491,7 @@ class GoDuration(TextValue):
     def __init__(self, span: int | str) -> None:
         """From text in Go's notation, or nanoseconds. Raises RequestError for anything else."""
         if type(span) is not int:
-            span = GoDuration.parse(span).nanoseconds  # type: ignore[arg-type] # it refuses what is no text
+            span = GoDuration.parse(span).nanoseconds  # type: ignore[arg-type] # parse refuses other types
         self._nanoseconds = span
 
     @property
@@ -534,7 +536,7 @@ class GoDuration(TextValue):
         return hash(self._nanoseconds)
 
     def __str__(self) -> str:
-        """In Go's form: hours, minutes and seconds; below a second one number in the largest unit that fits."""
+        """In Go's form: hours, minutes and seconds; below a second, one number in the largest unit that fits."""
         nanos = abs(self.nanoseconds)
         sign = "-" if self.nanoseconds < 0 else ""
         if nanos == 0:

@@ -1,6 +1,6 @@
-"""Models of the official client, through their own descriptions (`openapi_types`, `attribute_map`).
+"""Conversion of the official client's models, by their own descriptions (`openapi_types`, `attribute_map`).
 
-The `kubernetes` package is never imported here: a program that has a model has imported it.
+The `kubernetes` package is never imported here: a program that has a model has already imported the package.
 """
 from __future__ import annotations
 

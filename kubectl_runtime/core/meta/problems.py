@@ -17,7 +17,7 @@ DECODE_FAILURES = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _PATH = r" - at `(?:key in )?(\$[^`]*)`$"
 _VALUE = r"(?s)Invalid (?:enum )?value .*"
-NOT_ALLOWED = "the value is not one of those allowed"
+NOT_ALLOWED = "the value is not one of the allowed values"
 
 
 class DecodeError(KubeError):
@@ -70,8 +70,8 @@ _LONGEST = 60
 
 
 def allowed_at(path: str, hint: Any, content: Any) -> str:
-    """`'warm' is not one of 'hot', 'cold'`: the value at a path below a content and what its type allows; `NOT_ALLOWED`
-    where the type is not known."""
+    """`'warm' is not one of 'hot', 'cold'`: the value at `path` in `content`, and the values that its type in `hint`
+    allows; `NOT_ALLOWED` if the type is not known."""
     for step in _STEP.finditer(path):
         key, index = step[1], step[2]
         if key is not None and (tags := _tags(hint, key)):
@@ -82,7 +82,7 @@ def allowed_at(path: str, hint: Any, content: Any) -> str:
             listed = isinstance(content, list) and int(index) < len(content)
             hint, content = member_type(hint, None), content[int(index)] if listed else None
         else:
-            hint, content = member_type(hint, ""), None  # of a map, whose key is not named
+            hint, content = member_type(hint, ""), None  # an item of a map: the path does not name its key
     choices = [shown for option in alternatives(hint) for shown in _choices(option)]
     if not choices:
         return NOT_ALLOWED
@@ -92,7 +92,7 @@ def allowed_at(path: str, hint: Any, content: Any) -> str:
 
 
 def _tags(hint: Any, key: str) -> list[Any]:
-    """The tags of the Structs of a union that have them in this key."""
+    """The tags of a union's Structs that have their tag in this key."""
     configs = [getattr(part, "__struct_config__", None) for part in alternatives(hint)]
     return [config.tag for config in configs if config and config.tag is not None and config.tag_field == key]
 
@@ -105,7 +105,7 @@ def _choices(option: Any) -> list[Any]:
 
 
 def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") -> tuple[str, str]:
-    """The path and text of `failure`; paths into a watch line lose their `.object`, others start at `at`."""
+    """The path and text of `failure`. Paths start at `at`, and paths into a watch line (`enveloped`) lose `.object`."""
     if isinstance(failure, RecursionError):
         return at, f"{at} is nested too deeply"
     if is_no_utf8(failure):
@@ -115,7 +115,7 @@ def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") ->
     path = found[1] if found else "$"
     if found:
         message = message[: found.start()]
-    if found and (inner := re.search(_PATH, message)):  # from a value with its own decoder
+    if found and (inner := re.search(_PATH, message)):  # the failure of a value with its own decoder
         path, message = path + inner[1][1:], message[: inner.start()]
     if enveloped:
         path = path.replace("$.object", "$", 1)

@@ -29,7 +29,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 _NUMBER = re.compile(r"([+-]?)(\d*)(?:\.(\d*))?([a-zA-Z]*)([+-]?\d*)", re.ASCII)
-_MAX_EXPONENT = 100  # a larger one is not a resource, and would cost memory
+_MAX_EXPONENT = 100  # a larger exponent is no real amount, and would cost memory
 _BINARY_MAX = 2**63 - 1  # the real server caps binary quantities here
 
 
@@ -52,8 +52,9 @@ class Quantity(TextValue):
     __slots__ = ("_family", "_value")
 
     def __init__(self, value: Amount, family: str | None = None) -> None:
-        """From a number, or anything that `parse` takes. `family`: `decimal`, `binary` or `exponent`, the suffixes of
-        its text; by default that of the text, and `decimal` for a number. Raises RequestError for anything else."""
+        """From a number, or anything that `parse` takes. `family`, the suffixes in the quantity's text, is `decimal`,
+        `binary` or `exponent`; by default the family of the given text, or `decimal` for a number. Raises RequestError
+        for anything else."""
         if not isinstance(value, Fraction):
             parsed = Quantity.parse(value)
             value, family = parsed.value, family or parsed.family
@@ -72,7 +73,7 @@ class Quantity(TextValue):
 
     @classmethod
     def parse(cls, text: Amount) -> Quantity:
-        """The quantity in a text of the API, or of a whole number or Fraction; a float is refused, since it is not
+        """The quantity of a text as in the API, of a whole number or of a Fraction. A float is refused, since it is not
         exact. Raises RequestError."""
         if isinstance(text, Quantity):
             return text
@@ -102,7 +103,7 @@ class Quantity(TextValue):
         return float(self.value)
 
     def __bool__(self) -> bool:
-        """Whether it is not 0."""
+        """Whether the amount is not 0."""
         return bool(self.value)
 
     def __add__(self, other: Amount) -> Quantity:
@@ -140,7 +141,7 @@ class Quantity(TextValue):
 
 
 QuantityText: TypeAlias = Annotated[str, NumberAsText()]
-"""A quantity in the built-in kinds: as text. A number from the server is read as text."""
+"""A quantity in the built-in kinds: text. A number from the server becomes text."""
 
 Amount: TypeAlias = "Quantity | str | int | Fraction"
 """Anything that can be used as a quantity."""

@@ -34,14 +34,14 @@ _OPERATORS = {"In": "in", "NotIn": "notin", "=": "=", "!=": "!=", "Exists": "exi
 
 
 _NUMBERS_OF_VALUES = {"in": (1, inf), "notin": (1, inf), "exists": (0, 0), "!": (0, 0)}
-"""The number of values for other operators: one."""
+"""The least and greatest number of values for these operators; all others take one value."""
 
 
 class Requirement(msgspec.Struct, frozen=True):
     """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`.
 
-    Raises RequestError for another operator, and for a key or value that no label can have: its text could mean
-    something else (`a,b` would be two requirements).
+    Raises RequestError for another operator, and for a key or value that no label can have: the selector's text
+    could mean something else (`a,b` would be two requirements).
     """
 
     key: str
@@ -58,7 +58,7 @@ class Requirement(msgspec.Struct, frozen=True):
                 raise RequestError(f"label {self.key!r}: {shown(value)} is not a value of a label: {_VALUE_FORM}")
         least, most = _NUMBERS_OF_VALUES.get(self.operator, (1, 1))
         if not least <= len(self.values) <= most:
-            raise RequestError(f"label {self.key!r}: {self.operator} does not go with {len(self.values)} values")
+            raise RequestError(f"label {self.key!r}: {self.operator} cannot take {len(self.values)} values")
         if self.operator in ("gt", "lt") and not (self.values[0].isdigit() and int(self.values[0]) <= _LARGEST):
             raise RequestError(f"label {self.key!r}: {self.values[0]!r} is not a number to compare with")
 
@@ -148,8 +148,8 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Selector:
-        """The selector for a text in kubectl's syntax: `app=web,tier in (a, b)`. Raises RequestError, with the wrong
-        part."""
+        """The selector for a text in kubectl's syntax: `app=web,tier in (a, b)`. Raises RequestError, which names
+        the wrong part."""
         return cls(tuple(_parse_requirement(part) for part in _parts(text)))
 
     @classmethod
@@ -162,7 +162,7 @@ class Selector(msgspec.Struct, frozen=True):
             operator = _OPERATORS.get(expression.operator)
             if operator is None:
                 raise RequestError(f"unknown operator {expression.operator!r} for label {expression.key!r}: "
-                                   "In, NotIn, Exists and DoesNotExist exist")
+                                   "use In, NotIn, Exists or DoesNotExist")
             takes_values = operator in ("in", "notin")
             built.append(_with_values(expression.key, operator, expression.values or ()) if takes_values
                          else Requirement(expression.key, operator))
@@ -232,7 +232,7 @@ def check_label_selector(given: LabelSelection | None) -> None:
 
 
 class _StrictLabelSelector(LabelSelector, frozen=True, forbid_unknown_fields=True):
-    """A LabelSelector that refuses unknown fields, because a selector without them would select too much."""
+    """A LabelSelector that refuses unknown fields, because ignoring them would select too much."""
 
 
 def field_selection(given: FieldSelection | None) -> str | None:
@@ -291,7 +291,7 @@ def check_field_selector(text: str) -> None:
 
 
 def _parts(text: str) -> Iterator[list[str]]:
-    """The tokens of each requirement; commas inside parentheses do not separate these."""
+    """The tokens of each requirement; commas inside parentheses do not separate requirements."""
     tokens = [token for token in re.findall(_TOKENS, text) if token[0] not in _SPACE]
     if not tokens:
         return
@@ -313,7 +313,7 @@ _DOMAIN = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _KEY = rf"(?:{_DOMAIN}(?:\.{_DOMAIN})*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?"
 _LONGEST = 63
-"""Characters of a value, and of a key after its prefix."""
+"""The maximum length of a value, and of a key after its prefix."""
 _LONGEST_PREFIX = 253
 _PLAIN = f"letters and digits, with -, _ and . inside, {_LONGEST} at most"
 _KEY_FORM = f"a key is {_PLAIN}, such as 'app' or 'example.com/tier'"
@@ -348,7 +348,7 @@ def _parse_requirement(part: list[str]) -> Requirement:
 
 
 def _listed(tokens: list[str]) -> tuple[str, ...]:
-    """The values between two parentheses; nothing beside a comma is an empty value."""
+    """The values between two parentheses; an empty place before or after a comma is an empty value."""
     values, follows = [""], False
     for token in tokens:
         if token == ",":
@@ -362,10 +362,10 @@ def _listed(tokens: list[str]) -> tuple[str, ...]:
 
 
 ShardField = Literal["uid", "namespace"]
-"""The fields whose hash can divide objects."""
+"""The fields whose hash can divide objects into shards."""
 
 HASHES = 1 << 64
-"""The number of hash values; the largest is one less."""
+"""The number of hash values; the largest hash is one less."""
 
 _BASIS, _PRIME = 0xCBF29CE484222325, 0x100000001B3
 
@@ -383,10 +383,10 @@ _hash_of_namespace = lru_cache(maxsize=4096)(shard_hash)
 
 
 class ShardSelector(msgspec.Struct, frozen=True):
-    """Selects the objects whose uid or namespace has a hash in one of `ranges`: pairs of the first value and the value
+    """Selects the objects whose uid or namespace has a hash in one of `ranges`: pairs of the first hash and the hash
     after the last, from 0 to 2**64.
 
-    The ranges are sorted and joined, so that selectors of the same objects are equal. Without ranges it selects
+    The ranges are sorted and joined, so that selectors of the same objects are equal. A selector without ranges selects
     nothing. Raises RequestError for another field and for invalid ranges.
 
     >>> ShardSelector.part("uid", 3, 16)
@@ -401,13 +401,13 @@ class ShardSelector(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.by not in get_args(ShardField):
-            raise RequestError(f"shards are of the field uid or namespace, not {self.by!r}")
+            raise RequestError(f"a ShardSelector must be by uid or namespace, not by {self.by!r}")
         msgspec.structs.force_setattr(self, "ranges", _joined(self.ranges))
 
     @classmethod
     def part(cls, by: ShardField, number: int, parts: int) -> ShardSelector:
-        """The part `number`, counted from 0, of `parts` of about equal size. Raises RequestError for an invalid
-        part."""
+        """The selector of part `number`, counted from 0, of `parts` parts of about equal size. Raises RequestError if
+        there is no such part."""
         if type(number) is not int or type(parts) is not int or not 0 <= number < parts:
             raise RequestError(f"there is no part {number!r} of {parts!r}: parts are counted from 0")
         # The first value whose part, `value * parts >> 64`, is `number`: rounded up.
@@ -424,8 +424,8 @@ class ShardSelector(msgspec.Struct, frozen=True):
         return any(first <= found < end for first, end in self.ranges)
 
     def __str__(self) -> str:
-        """The text for a server. The text needs at least one range: if nothing is selected, it has the smallest
-        range."""
+        """The text for a server. The server requires at least one range: a selector that selects nothing has the
+        smallest range."""
         return " || ".join(f"shardRange(object.metadata.{self.by}, '0x{first:016x}', '0x{end:016x}')"
                            for first, end in self.ranges or ((0, 1),))
 
@@ -454,11 +454,11 @@ def _joined(ranges: object) -> tuple[tuple[int, int], ...]:
     try:
         pairs = sorted((first, end) for first, end in ranges)  # type: ignore[attr-defined] # callers may not check
     except (TypeError, ValueError):
-        raise RequestError(f"ranges of shards are pairs of numbers, not {ranges!r}") from None
+        raise RequestError(f"the ranges of a ShardSelector must be pairs of numbers, not {ranges!r}") from None
     for first, end in pairs:
         if type(first) is not int or type(end) is not int or not 0 <= first < end <= HASHES:
-            raise RequestError(f"a range of shards is a number and a larger one, from 0 to 2**64, not {first!r}, "
-                               f"{end!r}")
+            raise RequestError("a range of a ShardSelector must be two ascending numbers from 0 to 2**64, not "
+                               f"{first!r}, {end!r}")
         if joined and first <= joined[-1][1]:
             joined[-1] = joined[-1][0], max(end, joined[-1][1])
         else:

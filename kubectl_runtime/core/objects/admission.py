@@ -1,14 +1,13 @@
 """Admission reviews: decoding of the API server's requests to webhooks, and answers, in `v1` and `v1beta1`.
 
-    review = AdmissionReview.decode(body)                     DecodeError for anything else
+    review = AdmissionReview.decode(body)                     raises DecodeError for anything else
     request = review.request
     answer = AdmissionResponse.of(request).deny("no")         or .with_patch([...]), .with_warnings("...")
     answer.into_review(review).encode()                       in the version of the request
     AdmissionResponse.invalid("why").into_review().encode()   for a body that could not be decoded
 
-These are plain values; they neither serve nor decide. They are immutable; each method returns a new value. The objects
-of a request are decoded on access. `Request`, `Review` and the functions for Statuses are shared with conversion
-reviews.
+These are plain, immutable values: they serve no requests and decide nothing, and each method returns a new value. The
+objects of a request are decoded on access. Conversion reviews share `Request`, `Review` and the functions for Statuses.
 """
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from kubectl_runtime.core.objects.resource import Resource
 
 
 class Request(Protocol):
-    """The request in a review; the answer has the same uid."""
+    """The request in a review. Its answer must have the same uid."""
 
     @property
     def uid(self) -> str:
@@ -64,7 +63,7 @@ def decoded(body: bytes, review: type[V], group: str, kind: str) -> V:
     if found.kind != kind or found.api_version.partition("/")[0] != group:
         raise DecodeError(None, "$.kind", f"$.kind: {found.kind} of {found.api_version} is not a {kind}")
     if found.request is None or not found.request.uid:
-        raise DecodeError(None, "$.request", "$.request: a review without a request, or without its uid")
+        raise DecodeError(None, "$.request", "$.request: the review has no request, or the request has no uid")
     return found
 
 
@@ -74,12 +73,12 @@ def invalid_status(reason: str) -> Status:
 
 
 def failure_status(message: str, code: int, reason: str = "") -> Status:
-    """A Status that refuses, with this message, HTTP code and reason."""
+    """A Status of a failure, with this message, HTTP code and reason."""
     return Status(status="Failure", message=message, reason=reason, code=code)
 
 
 def status_dict(status: Status) -> dict[str, Any]:
-    """The fields of a Status, without those that are not set."""
+    """The fields of a Status that are set."""
     plain: dict[str, Any] = msgspec.to_builtins(status)
     if plain.get("details"):
         plain["details"] = {key: value for key, value in plain["details"].items() if value}
@@ -103,8 +102,9 @@ class UserInfo(FrozenPart, frozen=True):
 
 
 class AdmissionRequest(FrozenPart, frozen=True):
-    """A request that the API server submits to a webhook for admission. `kind` and `resource` are those for which the
-    webhook is registered; `request_…` are the original values of the request."""
+    """A request that the API server submits to a webhook for admission. `kind`, `resource` and `sub_resource` are those
+    that the webhook is registered for; `request_kind`, `request_resource` and `request_sub_resource` are those that the
+    client requested."""
 
     uid: str
     kind: GroupVersionKind
@@ -162,20 +162,20 @@ class AdmissionResponse(FrozenPart, frozen=True):
         return cls(allowed=False, status=invalid_status(reason))
 
     def deny(self, reason: str, *, code: int = 403) -> Self:
-        """The answer as a denial: the user sees `reason`, and `code` as its HTTP status."""
+        """The answer as a denial. The user sees `reason` and the HTTP status `code`."""
         return msgspec.structs.replace(self, allowed=False, patch=None, patch_type=None,
                                        status=failure_status(reason, code))
 
     def with_patch(self, operations: Iterable[Mapping[str, Any]]) -> Self:
-        """The answer as an admission with a JSON patch (RFC 6902) of the object. Raises RequestError for values that
-        JSON cannot carry."""
+        """The answer with a JSON patch (RFC 6902) of the object. Raises RequestError if the answer is a denial, or for
+        values that JSON cannot carry."""
         if not self.allowed:
             raise RequestError("a denied request cannot be patched")
         patch = encode_plain([dict(operation) for operation in operations])
         return msgspec.structs.replace(self, patch=patch, patch_type="JSONPatch")
 
     def with_warnings(self, *texts: str) -> Self:
-        """The answer with further warnings, which kubectl shows. The server cuts them above 4 KiB in total."""
+        """The answer with further warnings, which kubectl shows. The server truncates them to 4 KiB in total."""
         return msgspec.structs.replace(self, warnings=(*(self.warnings or ()), *texts))
 
     def with_audit_annotations(self, annotations: Mapping[str, str]) -> Self:
@@ -183,17 +183,17 @@ class AdmissionResponse(FrozenPart, frozen=True):
         return msgspec.structs.replace(self, audit_annotations={**(self.audit_annotations or {}), **annotations})
 
     def into_review(self, question: AdmissionReview | None = None) -> AdmissionReview:
-        """The review to send, in the version of `question`, or in v1 without it."""
+        """The review to send, in the API version of `question`; v1 without a `question`."""
         return AdmissionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
     def patch_operations(self) -> list[dict[str, Any]]:
-        """The JSON patch, decoded; empty without one."""
+        """The operations of the JSON patch; empty without a patch."""
         found: list[dict[str, Any]] = msgspec.json.decode(self.patch) if self.patch else []
         return found
 
 
 class _Question(FrozenPart, frozen=True):
-    """The parts of a request's review that are decoded."""
+    """The decoded parts of a review that carries a request."""
 
     api_version: str = ""
     kind: str = ""

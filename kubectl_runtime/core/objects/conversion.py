@@ -1,12 +1,12 @@
-"""Conversion reviews: requests of the API server to a webhook, which converts custom resources to another version of
+"""Conversion reviews: requests of the API server to a webhook that converts custom resources to another version of
 their kind.
 
-    review = ConversionReview.decode(body)                            DecodeError for anything else
+    review = ConversionReview.decode(body)                            raises DecodeError for anything else
     request = review.request                                          .uid, .desired_api_version, .objects
     ConversionResponse.of(request).success(converted).into_review()   all objects of the request, in their order
     ConversionResponse.of(request).failure("why").into_review()
 
-These are plain values; they neither serve nor convert. They are immutable; each method returns a new value.
+These are plain, immutable values: they serve no requests and convert nothing, and each method returns a new value.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ConversionRequest(FrozenPart, frozen=True, kw_only=True):
 
 
 class ConversionResponse(FrozenPart, frozen=True):
-    """The answer to a ConversionRequest: the converted objects, or the reason of the failure. Its methods return a new
+    """The answer to a ConversionRequest: the converted objects, or the reason for the failure. Its methods return a new
     answer."""
 
     uid: str = ""
@@ -46,7 +46,7 @@ class ConversionResponse(FrozenPart, frozen=True):
 
     @classmethod
     def of(cls, request: ConversionRequest) -> Self:
-        """An answer to be completed by `success` or `failure`; until then it means that nothing was converted."""
+        """An answer to be completed by `success` or `failure`; until then it reports that nothing was converted."""
         return cls(uid=request.uid)
 
     @classmethod
@@ -65,12 +65,13 @@ class ConversionResponse(FrozenPart, frozen=True):
                                        result=failure_status(reason, code))
 
     def into_review(self, question: ConversionReview | None = None) -> ConversionReview:
-        """The review to send, in the version of `question`, or in v1 without it."""
+        """The review to send, in the API version of `question`; v1 without a `question`."""
         return ConversionReview(api_version=API_VERSION if question is None else question.api_version, response=self)
 
 
 class _Question(FrozenPart, frozen=True):
-    """The parts of a request's review that are decoded. Go sends an empty response with it, whose list is null."""
+    """The decoded parts of a review that carries a request. The API server also sends an empty response, whose list of
+    objects is null; that response is not decoded."""
 
     api_version: str = ""
     kind: str = ""

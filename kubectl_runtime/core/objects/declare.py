@@ -1,7 +1,7 @@
 """Gives a resource class its kind and its attributes, when `class Pod(Resource, version="v1", kind="Pod")` is executed.
 
-Only names are read when the class is made. The declared types are resolved when an attribute is first read, so that
-they may be defined later in the module, and defining a class is cheap.
+Defining a class is cheap: only the names of its attributes are read. The declared types are resolved when an attribute
+is first read, so they may be defined later in the module than the class.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 R = TypeVar("R")
 EMPTY: Any = MISSING
-"""The default of an attribute that constructors may omit. Reading the attribute then gives the empty form of its
+"""The default of an attribute that constructors may omit. Reading an omitted attribute gives the empty form of its
 type."""
 
 
@@ -31,8 +31,7 @@ _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class HasViews(Protocol):
-    """The interface of a resource that an attribute needs: an object whose top-level keys are read and replaced as
-    views."""
+    """What an `Attribute` needs of a resource: its top-level keys can be read and replaced as views."""
 
     _views: dict[str, Any]
 
@@ -40,7 +39,7 @@ class HasViews(Protocol):
 
 
 class Attribute:
-    """A declared top-level key of a resource class; reading it decodes a view, assigning to it replaces the view."""
+    """A declared top-level key of a resource class. Reading it decodes a view; assigning to it replaces the view."""
 
     __slots__ = ("default", "key", "name")
 
@@ -61,7 +60,7 @@ class Attribute:
 
 
 class ResourceMeta(type):
-    """The metaclass of resource classes. It gives each resource class empty slots: readers stay small, and assigning to
+    """The metaclass of resource classes. It gives each resource class empty slots: objects stay small, and assigning to
     an undeclared attribute is an error."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> ResourceMeta:
@@ -71,7 +70,7 @@ class ResourceMeta(type):
 
 if TYPE_CHECKING:
     # For type checkers a resource class is a dataclass: its constructor takes the declared attributes and requires
-    # those without a default. They would ignore class keywords if they saw the metaclass.
+    # those without a default. Type checkers that see the metaclass ignore the class keywords.
     @typing.dataclass_transform(kw_only_default=True, eq_default=False)
     class _Declaring: ...
 
@@ -130,17 +129,17 @@ def _is_class_variable(annotation: Any) -> bool:
 
 _codecs: dict[type, dict[str, ViewCodec]] = {}
 _bound: dict[tuple[type, ApiResource], Any] = {}
-"""Filled without a lock: two threads may make the same class, and `setdefault` gives both the first one."""
+"""Filled without a lock: if two threads make the same class, `setdefault` gives both the first one."""
 
 
 def attributes_of(cls: type) -> dict[str, Attribute]:
-    """Attribute name -> attribute, those of base classes first."""
+    """Attribute name -> attribute; the attributes of base classes come first."""
     return {name: value for base in reversed(cls.__mro__) for name, value in base.__dict__.items()
             if isinstance(value, Attribute)}
 
 
 def hints_of(cls: type) -> dict[str, Any]:
-    """Attribute name -> declared type. Raises TypeError when one cannot be resolved."""
+    """Attribute name -> declared type. Raises TypeError when a type cannot be resolved."""
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         own = {name: value for name, value in annotations_of(base).items()
@@ -158,7 +157,7 @@ def _resolved(annotations: dict[str, Any], cls: type) -> dict[str, Any]:
     """The types in annotations. Names are looked up in the module of the class, in Python's builtins, in the class,
     then among the module's lazy imports. Raises NameError."""
     module = sys.modules.get(cls.__module__)
-    # A plain dict: from Python 3.14 on typing copies it, and would lose a `__missing__`.
+    # A plain dict: from Python 3.14 on typing copies it, so that a subclass's `__missing__` would be lost.
     names = {**vars(builtins), **(vars(module) if module is not None else {})}
     holder = types.SimpleNamespace(__annotations__=annotations)
     while True:
@@ -179,7 +178,7 @@ def codecs_of(cls: type) -> dict[str, ViewCodec]:
 
 
 def _built_codecs(cls: type) -> dict[str, ViewCodec]:
-    hints = hints_of(cls)  # not under the lock, since it may import modules
+    hints = hints_of(cls)  # outside the lock: resolving types may import modules
     with building.alone():  # all workers need the codecs of their objects at once
         if (found := _codecs.get(cls)) is not None:
             return found
@@ -200,7 +199,7 @@ def is_bound(cls: type, base: type, resource: ApiResource) -> bool:
 
 
 def bound_class(base: type[R], resource: ApiResource) -> type[R]:
-    """The subclass of `base` for `resource`: the same one for the same resource. Safe from any thread."""
+    """The subclass of `base` for `resource`: the same class for the same resource. Safe from any thread."""
     bound: type[R] | None = _bound.get((base, resource))
     if bound is None:
         made = ResourceMeta(resource.kind, (base,), {"api_resource": resource, "__module__": base.__module__})

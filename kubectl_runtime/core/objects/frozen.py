@@ -1,7 +1,7 @@
 """Makes the fields of a view (see `partial`) read-only, because many readers share them.
 
-Records (Structs, dataclasses) must be of a frozen class: `must_freeze` refuses others. Lists, dicts and sets at any
-depth are replaced by read-only ones after decoding, by `frozen`. All other values are immutable.
+Records (Structs, dataclasses) must be of a frozen class: `must_freeze` refuses others. After decoding, `frozen`
+replaces lists, dicts and sets at any depth by read-only ones. All other values are immutable.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubectl_runtime.core.meta.metav1 import ReadOnlyDict, ReadOnlyList
 
 def must_freeze(hint: Any, place: str, seen: frozenset[Any] = frozenset()) -> bool:
     """Whether values of type `hint` may contain something that `frozen` replaces. Raises RequestError, which names
-    `place`, for a mutable record."""
+    `place`, for a mutable record or a bytearray."""
     found = False
     for part in alternatives(hint):
         kind = typing.get_origin(part) or part
@@ -32,7 +32,7 @@ def must_freeze(hint: Any, place: str, seen: frozenset[Any] = frozenset()) -> bo
                 found = must_freeze(inner, f"{place}.{name}", seen | {kind}) or found
             continue
         if kind is bytearray:
-            raise RequestError(f"{place} is a bytearray, which can be changed, and all readers share it: declare bytes")
+            raise RequestError(f"{place} is a bytearray, which is mutable, but all readers share it: declare bytes")
         if not isinstance(kind, type) or kind is object:
             found = found or kind is not Ellipsis  # Any, a type variable: any JSON value
         elif issubclass(kind, Collection) and not issubclass(kind, str | bytes | tuple | frozenset):
@@ -46,16 +46,16 @@ def must_freeze(hint: Any, place: str, seen: frozenset[Any] = frozenset()) -> bo
 def _check_frozen(kind: Any, place: str) -> None:
     if issubclass(kind, msgspec.Struct):
         if not kind.__struct_config__.frozen:
-            raise RequestError(f"{place} is a {kind.__name__}, which can be changed, and all readers share it: declare "
+            raise RequestError(f"{place} is a {kind.__name__}, which is mutable, but all readers share it: declare "
                                f"a class of the fields to keep, `class {kind.__name__}(Struct, frozen=True)`")
     elif not kind.__dataclass_params__.frozen:
-        raise RequestError(f"{place} is a {kind.__name__}, which can be changed, and all readers share it: declare it "
-                           "by `@dataclass(frozen=True)`")
+        raise RequestError(f"{place} is a {kind.__name__}, which is mutable, but all readers share it: declare it "
+                           "with `@dataclass(frozen=True)`")
 
 
 def frozen(value: Any) -> Any:
-    """`value` with read-only collections at every depth. Records are changed in place: only the thread that decoded
-    `value` may call this, before it shares it."""
+    """`value` with read-only collections at every depth. Records are changed in place, so only the thread that decoded
+    `value` may call this, before it shares the value."""
     kind: Any = type(value)
     if kind is dict:
         return ReadOnlyDict({key: frozen(item) for key, item in value.items()})
@@ -66,7 +66,7 @@ def frozen(value: Any) -> Any:
     if isinstance(value, tuple):
         items = map(frozen, value)
         return kind._make(items) if hasattr(kind, "_make") else tuple(items)
-    if is_record_type(kind) and not isinstance(value, Head):  # a Head shows nothing mutable
+    if is_record_type(kind) and not isinstance(value, Head):  # a Head exposes nothing mutable
         put = force_setattr if isinstance(value, msgspec.Struct) else object.__setattr__
         for name in wire_names(kind):
             before = getattr(value, name)

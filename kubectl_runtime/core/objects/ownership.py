@@ -1,4 +1,4 @@
-"""Owner references, with the API's rules for them, and `child_name`, a name for an object that belongs to another."""
+"""Owner references, the API's rules for them, and `child_name`, which names an object after its owner."""
 from __future__ import annotations
 
 from typing import Protocol
@@ -10,7 +10,7 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 
 class Owner(Protocol):
-    """The interface of an owner for these rules."""
+    """What these rules need of an owner."""
 
     @property
     def api_resource(self) -> ApiResource:
@@ -34,7 +34,7 @@ class Owner(Protocol):
 
 
 class Owned(Protocol):
-    """The interface of a child for these rules; its `metadata` is changed."""
+    """What these rules need of a child; `set_owner` changes its `metadata`."""
 
     @property
     def api_resource(self) -> ApiResource:
@@ -58,10 +58,10 @@ class Owned(Protocol):
 
 
 def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: bool) -> OwnerReference:
-    """A reference to `owner`. Raises RequestError if it has no name or uid, so was never on the server."""
+    """A reference to `owner`. Raises RequestError if `owner` has no name or uid: it was never on the server."""
     for name, flag in (("controller", controller), ("block_owner_deletion", block_owner_deletion)):
         if not isinstance(flag, bool):
-            raise RequestError(f"{name}={flag!r}: True or False is expected")
+            raise RequestError(f"{name} must be True or False, not {flag!r}")
     if not owner.name or not owner.uid:
         raise RequestError(f"{owner.ref} has no uid yet: create it, and refer to the object that the server returns")
     resource = owner.api_resource
@@ -70,23 +70,23 @@ def owner_reference(owner: Owner, *, controller: bool, block_owner_deletion: boo
 
 
 def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_deletion: bool) -> None:
-    """Add or replace the reference to `owner` in the metadata of `child`, which gets its namespace if it has none.
+    """Add or replace the reference to `owner` in `child`. A child without a namespace gets the owner's.
 
     Raises RequestError for a reference that the API's rules forbid.
     """
     if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
         given = f"{'the class ' if isinstance(owner, type) else ''}{class_named(owner)}"
-        raise RequestError(f"the owner of {child.ref} is an object that the server returned, not {given}")
+        raise RequestError(f"the owner of {child.ref} must be an object that the server returned, not {given}")
     reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
     _check_places(child, owner)
     others = [held for held in child.owner_references if held.uid != reference.uid]
     rival = next((held for held in others if held.controller), None)
     if controller and rival is not None:
         raise RequestError(f"{child.ref} is already controlled by {rival.kind} {rival.name}: "
-                           "an object has one controller")
+                           "an object can have only one controller")
     child.metadata.owner_references = [*others, reference]
     if child.namespace is None and child.api_resource.namespaced and owner.api_resource.namespaced:
-        child.metadata.namespace = owner.namespace  # in another namespace it would be garbage-collected at once
+        child.metadata.namespace = owner.namespace  # in another namespace the child would be garbage-collected
 
 
 def _check_places(child: Owned, owner: Owner) -> None:
@@ -94,22 +94,21 @@ def _check_places(child: Owned, owner: Owner) -> None:
         return
     if not child.api_resource.namespaced:
         raise RequestError(f"{owner.ref} cannot own {child.ref}: "
-                           "a cluster-scoped object has only cluster-scoped owners")
+                           "a cluster-scoped object can have only cluster-scoped owners")
     if child.namespace and child.namespace != owner.namespace:
         raise RequestError(f"{owner.ref} cannot own {child.ref}: an owner must be in the namespace of the objects "
                            "that it owns")
 
 
 LONGEST = 63
-"""The most characters of a DNS label (RFC 1123), the strictest limit: that of names of Services and label values."""
+"""The maximum length of a DNS label (RFC 1123): the strictest limit, for example of Service names and label values."""
 _DIGITS = 8
 
 
 def child_name(owner: Owner, suffix: str) -> str:
-    """A name for a child of `owner`: `OWNER-SUFFIX`; if that has more than 63 characters, its beginning and a hash of
-    the whole.
+    """A name for a child of `owner`: `OWNER-SUFFIX`. A name of more than 63 characters is cut and ends with a hash.
 
-    The same arguments always give the same name, and long names with the same beginning differ by 32 bits of SHA-256.
+    The same arguments always give the same name. Long names with the same beginning differ by 32 bits of SHA-256.
     Raises RequestError for an owner without a name and for an empty suffix. Pure.
 
     >>> child_name(ConfigMap(name="settings"), "copy")
@@ -118,18 +117,18 @@ def child_name(owner: Owner, suffix: str) -> str:
     63
     """
     if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
-        raise RequestError(f"child_name({owner!r}, ...): the owner is an object, such as the one that is reconciled, "
+        raise RequestError(f"child_name({owner!r}, ...): the owner must be an object, such as the reconciled object, "
                            f"not {class_named(owner)}")
     if not isinstance(suffix, str):
-        raise RequestError(f"child_name(..., {suffix!r}): the suffix is a text, not {class_named(suffix)}")
+        raise RequestError(f"child_name(..., {suffix!r}): the suffix must be a string, not {class_named(suffix)}")
     if not owner.name:
-        raise RequestError(f"{owner.ref} has no name yet that its children's names could begin with")
+        raise RequestError(f"{owner.ref} has no name yet: the names of its children begin with its name")
     if not suffix:
         raise RequestError(f"the name of a child of {owner.ref} needs a suffix: its kind, or its purpose")
     whole = f"{owner.name}-{suffix}"
     if len(whole) <= LONGEST:
         return whole
-    with unforked():  # a client needs none
+    with unforked():  # a client needs no hash
         from hashlib import sha256
     digest = sha256(f"{owner.name}/{suffix}".encode()).hexdigest()[:_DIGITS]
     return f"{whole[:LONGEST - _DIGITS - 1].rstrip('-.')}-{digest}"

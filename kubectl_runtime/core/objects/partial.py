@@ -41,7 +41,7 @@ _HELD = frozenset(("apiVersion", "kind", "metadata"))
 
 
 class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
-    """All metadata that a view shows. Labels and annotations are read-only."""
+    """The metadata of a view. Labels and annotations are read-only."""
 
     @property
     def labels(self) -> dict[str, str] | None:
@@ -52,9 +52,8 @@ class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
 
     @property
     def annotations(self) -> dict[str, str] | None:
-        """The object's annotations, wrapped as read-only on access: the garbage collector does not track the stored
-        ones.
-        """
+        """The object's annotations, read-only. They are wrapped on each access, and stored as a plain dict, which the
+        garbage collector does not track."""
         return None if self._annotations is None else ReadOnlyDict(self._annotations)
 
 
@@ -63,7 +62,7 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
     instance serves every reader. Like all objects, views are equal only to themselves: compare their fields.
 
     Fields are the object's top-level keys, with frozen Structs or dataclasses as their types; absent keys need a
-    default. Lists, dicts and sets anywhere in them raise TypeError when they are changed.
+    default. Lists, dicts and sets anywhere in a view are read-only: a change raises TypeError.
 
     >>> class Colors(Struct, frozen=True):
     ...     color: str = ""
@@ -79,7 +78,7 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """The view in `record`. Raises the record's DecodeError when there is none."""
+        """The view in `record`. Raises the record's DecodeError when the view did not decode."""
         if isinstance(record.view, cls):
             return record.view
         raise record.error or RequestError(f"{record.ref} is not held as a {cls.__name__}")
@@ -106,7 +105,8 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @property
     def generation(self) -> int | None:
-        """How often the spec was changed; None if the kind does not count."""
+        """The generation, which the server increases with each change of the spec; None for a kind without generations.
+        """
         return self.metadata.generation
 
     @property
@@ -150,8 +150,8 @@ class FieldsForm(Generic[V]):
     """Decodes one kind into records that keep only a view. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, view: type[V]) -> None:
-        """Raises RequestError when `view` is not a frozen PartialView, declares a field with the name of an attribute
-        of every view, or contains mutable records."""
+        """Raises RequestError when `view` is not a frozen PartialView, declares a field that every view already has as
+        an attribute, or contains mutable records."""
         if not (isinstance(view, type) and issubclass(view, PartialView) and view.__struct_config__.frozen):
             raise RequestError(f"fields={view!r}: declare `class {getattr(view, '__name__', 'MyView')}"
                                "(PartialView, frozen=True)` with the fields to keep")
@@ -228,8 +228,8 @@ class PartialObjectMeta(Resource):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a top-level key. Raises PartialObjectError for a key that is not held: the server may have it.
-        """
+        """The value of a top-level key. Raises PartialObjectError for a key that is not held here, since the object on
+        the server may have it."""
         self._check_held(key)
         return super().get(key, default)
 
@@ -243,12 +243,12 @@ class PartialObjectMeta(Resource):
 
     @classmethod
     def _undeclared(cls, name: str) -> str:
-        return (f"only the metadata of this {cls.__name__} is held, as of all a controller owns: no {name!r}; "
-                "Api.get reads the whole object")
+        return (f"only the metadata of this {cls.__name__} is held, as of all objects that a controller owns: there is "
+                f"no {name!r} here; Api.get reads the whole object")
 
 
 def is_partial(body: object) -> bool:
-    """Whether a body is only a part of its object."""
+    """Whether `body` holds only a part of its object."""
     if isinstance(body, PartialView | PartialObjectMeta):
         return True
     return isinstance(body, Resource) and body.record is not None and body.record.partial
@@ -262,7 +262,7 @@ class InvalidObject:
     affected.
 
     It has the known identity (`ref`, `name`, `namespace`, `uid`, `resource_version`) and the problem (`error`).
-    Anything else, content and other metadata, raises the DecodeError. Immutable, safe from any thread.
+    Reading anything else, content or other metadata, raises the DecodeError. Immutable, safe from any thread.
 
     >>> [each.ref for each in Api.all(client, ConfigMap).list() if isinstance(each, InvalidObject)]
     []
@@ -301,7 +301,7 @@ class InvalidObject:
 
     @property
     def resource_version(self) -> str:
-        """The version of the object; empty when it could not be read."""
+        """The resourceVersion; empty when it could not be read."""
         return self.record.resource_version
 
     @property
@@ -363,7 +363,7 @@ _METADATA = frozenset(("name", "namespace", "generate_name", "labels", "annotati
                        "metadata"))
 
 def dynamic(resource: ApiResource) -> type[DynamicObject]:
-    """The `DynamicObject` class bound to `resource`: the same one for the same resource. Safe from any thread.
+    """The `DynamicObject` class bound to `resource`: the same class for the same resource. Safe from any thread.
 
     >>> Widget = dynamic(ApiResource("example.com", "v1", "Widget", "widgets"))
     >>> Widget(name="a", spec={"size": 3}).to_dict()["spec"]

@@ -4,20 +4,20 @@
         spec: DeploymentSpec                       # a Struct or dataclass that names what the program reads, or a dict
         status: DeploymentStatus | None = None
 
-Each declared attribute is a top-level key of the object (`string_data` is `stringData`) and is decoded when it is first
-read, for this reader alone. Views may be changed: the store and other readers never see the change, and `replace` sends
-it. `obj["spec"]` is the same content as plain JSON values, under the wire's keys. The two forms are separate copies;
-changes of both are sent, and if both changed the same value, the value in `obj["…"]` wins; change an item of a list in
-one form only.
+Each declared attribute is a top-level key of the object (`string_data` is `stringData`). It is decoded into a view when
+it is first read, for this reader alone: a `Resource` is one reader's own copy. Views may be changed: `replace` sends
+the changes, and the store and other readers never see them. `obj["spec"]` is the same content as plain JSON values,
+under the wire's keys. The two forms are separate copies. Changes of both are sent; if both changed the same value, the
+value in `obj["…"]` wins. Change an item of a list in one form only.
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
 
-`Identity` has the attributes from the head that was decoded on arrival. `new_metadata` checks the metadata arguments of
-a new object, so that errors name the argument. `applied_fields` extracts the fields that a field manager has applied,
-with their current values, as client-go's `ExtractX` functions do: managedFields is a tree (FieldsV1) whose keys are
-`f:name` for a field, `k:{"name":"x"}` for an item of a list by its keys, `v:"x"` for an item by its value, `i:0` by its
-index; an empty tree is the whole value, and `.` the item or map itself. A manager that applies again must send all
-fields that it wants to keep.
+`Identity` has the attributes from the head, the metadata that is decoded on arrival. `new_metadata` checks the metadata
+arguments of a new object, so that errors name the argument. `applied_fields` extracts the fields that a field manager
+has applied, with their current values, as client-go's `ExtractX` functions do: managedFields is a tree (FieldsV1) whose
+keys are `f:name` for a field, and for an item of a list `k:{"name":"x"}` by its keys, `v:"x"` by its value, `i:0` by
+its index. An empty tree means the whole value, and `.` the item or map itself. A manager that applies again must send
+all fields that it wants to keep.
 """
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _NO_MAP: Mapping[str, str] = ReadOnlyDict()
 
 
 class Identity:
-    """The part of `Resource` that needs no decoding: name, labels, owners and other metadata, mostly read-only. Only
-    `metadata` is decoded; change the metadata there."""
+    """The part of `Resource` that needs no decoding: name, labels, owners and other metadata, mostly read-only. To
+    change the metadata, use `metadata`, which is decoded when it is first read."""
 
     __slots__ = ()
     api_resource: ClassVar[ApiResource]
@@ -166,8 +166,8 @@ class Identity:
 
     @property
     def annotations(self) -> MutableMapping[str, str]:
-        """The object's annotations; empty when it has none. They are changed like `labels`. Until then each access
-        decodes them, in some µs. Raises DecodeError for anything but annotations."""
+        """The object's annotations; empty when it has none. Change them like `labels`. Until the first
+        change each access decodes them, in some µs. Raises DecodeError for malformed annotations."""
         return EditableMap(self._seldom().annotations or _NO_MAP, self, "annotations")
 
     @property
@@ -187,8 +187,8 @@ class Identity:
         return ObjectRef(self.api_resource, self.name, self.namespace)
 
     def object_ref(self) -> dict[str, str]:
-        """A core ObjectReference to this object as in other objects, with the known fields: apiVersion, kind, name,
-        namespace, uid, resourceVersion. `fetch` and the Recorder accept it."""
+        """A core ObjectReference to this object, as a dict of the known fields: apiVersion, kind, name, namespace, uid,
+        resourceVersion. `fetch` and the Recorder accept the dict."""
         resource = self.api_resource
         found = {"apiVersion": resource.api_version, "kind": resource.kind, "name": self.name,
                  "namespace": self.namespace or "", "uid": self.uid, "resourceVersion": self.resource_version}
@@ -228,7 +228,7 @@ if not TYPE_CHECKING:  # type checkers report that these are read-only; Python's
         setattr(Identity, _name, getattr(Identity, _name).setter(_assigning(_name)))
     for _name in ("kind", "api_version"):
         setattr(Identity, _name, getattr(Identity, _name).setter(
-            _refusing(_name, "it belongs to the class: Kind.of(ApiResource(...)) is the class for another")))
+            _refusing(_name, "it belongs to the class: for another, use the class Kind.of(ApiResource(...))")))
     for _name in ("name_any", "ref"):
         setattr(Identity, _name, getattr(Identity, _name).setter(
             _refusing(_name, "it follows from metadata.name and metadata.namespace")))
@@ -286,16 +286,16 @@ KEYWORDS = ("group", "version", "kind", "plural", "scope", "subresources")
 
 
 class _MadeHere(Head, frozen=True, gc=False, eq=False, kw_only=True):
-    """The head of the bytes behind a new object's plain form; its metadata is in its view. A class, so that copies and
-    pickles keep the distinction."""
+    """The empty head in the record of a new object whose plain form was read; the object's metadata is in its view.
+    A class of its own, so that copies and pickles keep the distinction."""
 
 
 class Resource(Identity, Declaring):
     """The base of every resource class: an object of a kind, whose top-level keys are attributes of the declared types.
 
     Class keywords: `group`, `version`, `kind`, `plural`, `namespaced`. Fields that a class does not declare are kept:
-    `obj["spec"]` has them, and writing back loses nothing. An object from a store belongs to the reader: changing it
-    changes no store. Its repr is its ref, never its content.
+    `obj["spec"]` has them, and writing back loses nothing. An object from a store is the reader's own: changing it
+    does not change the store. Its repr is its ref, never its content.
 
     >>> class DeploymentSpec(Struct):
     ...     replicas: int = 1
@@ -410,7 +410,7 @@ class Resource(Identity, Declaring):
     def to_record(self, *, partial: bool = False, named: bool = True) -> Record:
         """A record of the current object, for stores: the received record while no attribute has been read.
 
-        `partial` marks that parts were removed; `named`: it must have a name, as stored objects have.
+        `partial` marks a record whose parts were removed. `named`: the object must have a name, as stored objects have.
         """
         received = self._record
         was_partial = received is not None and received.partial
@@ -508,7 +508,7 @@ class Resource(Identity, Declaring):
         return to_model(self.to_dict(), model, self.ref)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A class that `dynamic` bound to a kind cannot be imported by name; it is made again, or found.
+        # A class that `dynamic` bound to a kind cannot be imported by name: unpickling makes or finds the class.
         cls = type(self)
         base, resource = cls.__bases__[0], cls.api_resource
         made = (base, resource) if is_bound(cls, base, resource) else (cls, None)
@@ -534,8 +534,8 @@ class Resource(Identity, Declaring):
             failed_attribute(self, name)
             snake = next((known for known in dir(type(self)) if camel(known) == name), None)
             if snake is not None:
-                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: attributes are written "
-                                     f"{snake!r}, only keys as on the wire") from None
+                raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: the attribute is "
+                                     f"{snake!r}; only keys are written as on the wire") from None
             raise AttributeError(self._undeclared(name)) from None
 
     @classmethod
@@ -567,7 +567,8 @@ class _Named(msgspec.Struct, rename="camel"):
 _put_record = Resource.__dict__["_record"].__set__
 _put_views = Resource.__dict__["_views"].__set__
 _LATER = ("_kept", "_plain")
-"""Attributes that are None until needed; not set in a reader of a record, as most readers are short-lived."""
+"""Attributes that are None until they are needed. A reader of a record starts without them: most readers are
+short-lived."""
 
 
 def _blank(cls: type[Resource], bound_to: ApiResource | None) -> Resource:
@@ -580,8 +581,8 @@ _NOTHING: Any = object()
 
 
 def applied_fields(content: Mapping[str, Any], manager: str, subresource: str = "") -> dict[str, Any] | None:
-    """The fields of an object, as plain JSON values, that `manager` has applied (through `subresource`, if given) and
-    still owns. None when the object was read without its managedFields.
+    """The fields of an object that `manager` has applied (through `subresource`, if given) and still owns, as plain
+    JSON values. None when the object was read without its managedFields.
 
     Dicts and lists are new down to the owned values, which are shared with `content`. Pure.
     """

@@ -1,8 +1,8 @@
-"""Options of the verbs, patches and request bodies. Immutable values that check themselves when they are made.
+"""Options of the verbs, patches and request bodies: immutable values that are checked when they are made.
 
 `None` always means "not sent": the server decides. Durations are seconds or `timedelta`. Verbs take the options as
-keywords, or as one of these values, not both (`chosen`). A body may be a dict, a resource object or an official model;
-it gets the apiVersion and kind of the request, or must agree with them.
+keywords, or as one of these values, not both (`chosen`). A body may be a dict, a resource object or an official model.
+Its apiVersion and kind must agree with the request; if they are absent, they are filled in.
 """
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Selecting(Protocol):
 
     @property
     def shard(self) -> ShardSelector | None:
-        """The ranges in which the objects are; None selects all."""
+        """The hash ranges that the objects must be in; None selects all."""
 
 
 def keep_selections(params: Selecting) -> None:
@@ -55,7 +55,8 @@ def keep_selections(params: Selecting) -> None:
     keep(params, "label_selector", label_selection(params.label_selector))
     keep(params, "field_selector", field_selection(params.field_selector))
     if params.shard is not None and not isinstance(params.shard, ShardSelector):
-        raise RequestError(f'shard={params.shard!r}: a ShardSelector is expected: ShardSelector.part("uid", 0, 16)')
+        raise RequestError(f"shard={params.shard!r}: a ShardSelector is expected, such as "
+                           'ShardSelector.part("uid", 0, 16)')
 
 
 def selection_query(params: Selecting) -> Query:
@@ -85,13 +86,13 @@ def writing_query(dry_run: bool, field_manager: str | None, field_validation: st
 
 
 def check_timeout(timeout: Duration | None) -> None:
-    """Raise RequestError for a timeout that is not positive; None leaves it to the server."""
+    """Raise RequestError for a timeout that is not positive; None leaves the timeout to the server."""
     if timeout is not None and seconds(timeout) <= 0:
-        raise RequestError(f"timeout={timeout} must be positive; None leaves it to the server")
+        raise RequestError(f"timeout={timeout} must be positive; None leaves the timeout to the server")
 
 
 def check_version(version: str | None, match: str | None) -> None:
-    """Raise RequestError for a resourceVersion and a match that do not go together."""
+    """Raise RequestError for a resourceVersion and a match that cannot be combined."""
     check_choice("resource_version_match", match, ("NotOlderThan", "Exact"))
     if match is not None and not version:
         raise RequestError(f"resource_version_match={match!r} needs a resource_version")
@@ -100,7 +101,7 @@ def check_version(version: str | None, match: str | None) -> None:
 
 
 LONGEST_MANAGER = 128
-"""The most characters of a field manager's name."""
+"""The maximum length of a field manager's name."""
 
 
 def check_manager(field_manager: str | None) -> None:
@@ -118,7 +119,7 @@ def check_manager(field_manager: str | None) -> None:
 def check_flag(name: str, value: object) -> None:
     """Raise RequestError for a value other than True and False: text such as "false" would count as true."""
     if not isinstance(value, bool):
-        raise RequestError(f"{name}={value!r}: True or False is expected")
+        raise RequestError(f"{name} must be True or False, not {value!r}")
 
 
 def check_flags(options: object, *names: str) -> None:
@@ -144,7 +145,7 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 class GetParams(msgspec.Struct, frozen=True):
     """Options of `Api.get`: the freshness of the answer.
 
-    `resource_version` "0" accepts any version, from the server's cache; None, the default, the most recent version.
+    `resource_version` "0" accepts any version, from the server's cache. By default the most recent version is read.
 
     >>> Api.namespaced(client, ConfigMap, "default").get("settings", GetParams(resource_version="0")).name
     'settings'
@@ -162,9 +163,9 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.list`: which objects to list, how many at once, and how fresh the list must be.
 
     `label_selector` and `field_selector`: text, a mapping, or a `Selector`. `limit`: objects per page;
-    `continue_token`: where the page begins. `shard`: only these parts of the objects; a server without the feature gate
-    ShardedListAndWatch sends the others too, and `Api.list` leaves them out. The defaults list everything, at the most
-    recent version.
+    `continue_token`: where the page begins. `shard`: only objects in these hash ranges; a server without the feature
+    gate ShardedListAndWatch sends the other objects too, and `Api.list` leaves them out. The defaults list everything,
+    at the most recent version.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> [each.name for each in maps.list(ListParams(label_selector={"app": "web"}, limit=100))]
@@ -174,7 +175,7 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
     limit: int | None = None
-    """Objects per page. Not sent with resourceVersion "0": caches cannot page, and servers that try skip the cache."""
+    """Objects per page. Not sent with resourceVersion "0": caches cannot page, and servers that page skip the cache."""
     continue_token: str | None = None
     timeout: Duration | None = None
     resource_version: str | None = None
@@ -218,9 +219,10 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
 class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
     """Options of `Api.watch`: which objects, and for how many seconds the server keeps the watch open.
 
-    `timeout` may be any length; the watcher's own is random in [232, 290] s. `bookmarks`: request events without an
-    object, about once a minute, with a version from which a later watch may go on. By default they are requested only
-    with `send_initial_events`, where one of them marks the end of the initial events. `shard`: as in `ListParams`.
+    `timeout` may have any length; a watcher uses random timeouts of 232 to 290 s. `bookmarks` requests events without
+    an object, about once a minute, with a version from which a later watch can continue. By default bookmarks are
+    requested only with `send_initial_events`, where a bookmark marks the end of the initial events. `shard`: as in
+    `ListParams`.
 
     >>> events = Api.namespaced(client, ConfigMap, "default").watch(WatchParams(timeout=1))
     >>> [event.obj.name for event in events if event.obj is not None]
@@ -239,7 +241,7 @@ class WatchParams(msgspec.Struct, frozen=True, kw_only=True):
         check_timeout(self.timeout)
         check_flags(self, "send_initial_events", *(("bookmarks",) if self.bookmarks is not None else ()))
         if self.send_initial_events and self.bookmarks is False:
-            raise RequestError("send_initial_events needs bookmarks: one of them marks the end of the initial events")
+            raise RequestError("send_initial_events needs bookmarks: a bookmark marks the end of the initial events")
 
     @property
     def with_bookmarks(self) -> bool:
@@ -328,8 +330,8 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preconditions(msgspec.Struct, frozen=True):
-    """Conditions of a deletion: the object must still have this uid, or this resourceVersion; otherwise the server
-    answers with a conflict.
+    """Conditions of a deletion: the object must still have this uid and this resourceVersion, as far as they are set.
+    Otherwise the server answers with a conflict.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> seen = maps.get("settings")
@@ -396,7 +398,7 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """Options for a client's writes whose verb sets none: `Client(field_manager=…, field_validation=…, dry_run=…)`.
+    """A client's defaults for writes that set no own options: `Client(field_manager=…, field_validation=…, dry_run=…)`.
 
     With `dry_run` every write is a dry run: no verb can undo that. Raises RequestError for values that a server would
     refuse.
@@ -412,8 +414,8 @@ class WriteDefaults(msgspec.Struct, frozen=True, kw_only=True):
         check_choice("field_validation", self.field_validation, ("Strict", "Warn", "Ignore"))
 
     def completed(self, params: P, manager: str | None) -> P:
-        """`params` of a write, completed by these. `manager`: the field manager of the controller's run, which ranks
-        first."""
+        """`params` of a write, completed by these defaults. `manager`, the field manager of the controller's run, takes
+        precedence over the client's."""
         given: Any = params
         changes: dict[str, Any] = {}
         if self.dry_run and not given.dry_run:
@@ -430,17 +432,18 @@ P = TypeVar("P")
 
 
 def chosen(given: P | None, kind: type[P], called: str = "params", /, **keywords: Any) -> P:
-    """The options of a verb: `given`, or those in its keywords (None and False mean not set), or the defaults.
-    `called`: the name of the argument `given`.
+    """The options of a verb: `given`, or a `kind` of the set keywords (None and False mean not set), or the defaults.
+    `called`: the name of the argument `given`, for messages.
 
-    Raises RequestError when both are set, for anything else as `given`, and when the class itself does.
+    Raises RequestError when `given` and keywords are both set, when `given` is not a `kind`, and when `kind` refuses
+    the keywords.
     """
     said = {name: value for name, value in keywords.items() if value is not None and value is not False}
     return chosen_of_said(given, kind, said, called) if said else params_or_default(given, kind)
 
 
 def chosen_of_said(given: P | None, kind: type[P], keywords: Mapping[str, Any], called: str = "params") -> P:
-    """Like `chosen`, but False is a value: only None means not set."""
+    """Like `chosen`, but a keyword may be set to False: only None means not set."""
     said = {name: value for name, value in keywords.items() if value is not None}
     if not said:
         return params_or_default(given, kind)
@@ -472,8 +475,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """A patch and its type: made by `Patch.apply`, `Patch.merge`, `Patch.json` and
-    `Patch.strategic`.
+    """A patch and its type, made by `Patch.apply`, `Patch.merge`, `Patch.json` or `Patch.strategic`.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.patch("settings", Patch.merge({"data": {"color": "red"}})).data["color"]
@@ -555,8 +557,8 @@ _MODEL = r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)"
 
 
 def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
-    """`body` as plain JSON values under the wire's keys, in a new dict at the top. Raises RequestError for anything but
-    a dict, a resource object or a model. Without `defaults` a resource object that this program created leaves out
+    """`body` as plain JSON values under the wire's keys; the top-level dict is new. Raises RequestError for anything
+    but a dict, a resource object or a model. Without `defaults` a resource object that this program created leaves out
     fields that equal their class's default."""
     if isinstance(body, Resource):
         return body.to_dict(defaults=defaults)
@@ -573,8 +575,8 @@ def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
 
 
 def is_checked(body: Any) -> bool:
-    """Whether `plain_body` has refused all values that JSON cannot carry, as it does for an object that this program
-    created."""
+    """Whether `plain_body` already refuses values in `body` that JSON cannot carry: true for an object that this
+    program created."""
     return isinstance(body, Resource) and body.made_of is not None
 
 
@@ -597,7 +599,7 @@ def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
 
 
 def identified_as(content: dict[str, Any], resource: ApiResource) -> dict[str, Any]:
-    """`content` with apiVersion and kind, which are filled in if absent, and must otherwise agree with the request."""
+    """`content` with apiVersion and kind: they are filled in if absent, else they must agree with the request."""
     kind, api_version = content.get("kind"), content.get("apiVersion")
     if kind == "PartialObjectMetadata":
         return identified(content, resource)
@@ -621,11 +623,11 @@ def patch_body(patch: Patch, resource: ApiResource) -> Any:
 
 def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: str | None, *,
                defaults: bool = False) -> dict[str, Any]:
-    """An object for server-side apply: with apiVersion and kind, and without the fields that the server sets. `name`
-    None: the name in the body.
+    """An object for server-side apply: with apiVersion and kind, and without the fields that the server sets. By
+    default `name` is the name in the body.
 
-    managedFields must not be sent. A received object's uid and resourceVersion are removed: they would only make the
-    apply fail if the object has changed, and an apply is about fields, whatever the version.
+    managedFields must not be sent. A received object's uid and resourceVersion are removed: they would make the apply
+    fail if the object has changed, but an apply concerns fields, whatever the version.
     """
     content = object_body(body, resource, defaults=defaults)
     held = content.get("metadata") or {}
@@ -643,7 +645,7 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
 
 
 def _check_model(body: Any, resource: ApiResource) -> None:
-    """Models of the official client rarely have their kind set; their class implies it."""
+    """Raise RequestError if `body` is an official model of another kind, by its class: its `kind` is rarely set."""
     cls = type(body)
     found = re.fullmatch(_MODEL, cls.__name__) if cls.__module__.startswith("kubernetes.") else None
     if found is not None and found[1] != resource.kind:

@@ -18,18 +18,19 @@ from kubectl_runtime.core.requests.params import DeleteParams, check_flag, check
 from kubectl_runtime.core.requests.request import Named, Place, Request, Retry, create, object_name
 
 MOST_PORTS = 128
-"""The most ports of one port-forward: each uses two of a websocket's 256 channels (kube-rs has the same limit)."""
+"""The maximum number of ports in one port-forward: each port uses two of a websocket's 256 channels (kube-rs has the
+same limit)."""
 
 Query = Iterator[tuple[str, str]]
 
 
 class LogParams(msgspec.Struct, frozen=True, kw_only=True):
-    r"""Which part of a container's log. The defaults: the whole log of the Pod's only (or default) container.
+    r"""Which part of a container's log to read; by default the whole log of the Pod's only (or default) container.
 
-    `tail_lines`: only the last `tail_lines` lines. `since_seconds`, `since_time`: only what was written in the last
-    seconds, or since a moment (aware; servers use whole seconds). `previous`: the log of the container's last instance.
-    `timestamps`: each line begins with its time. `limit_bytes`: at most that many bytes, even within a line. Raises
-    RequestError for contradictory options.
+    `tail_lines`: only the last `tail_lines` lines. `since_seconds`: only lines of the last `since_seconds` seconds.
+    `since_time`: only lines since an aware datetime, of which servers use whole seconds. `previous`: the log of the
+    container's previous instance. `timestamps`: each line begins with its time. `limit_bytes`: at most that many bytes,
+    even if that cuts a line. Raises RequestError for contradictory options.
 
     >>> server.kubelet.logs("web-0", "one\ntwo\nthree\n")
     <...>
@@ -77,8 +78,8 @@ class LogParams(msgspec.Struct, frozen=True, kw_only=True):
 class AttachParams(msgspec.Struct, frozen=True, kw_only=True):
     """The streams of a process to attach. A terminal (`tty`) has no separate stderr: it writes both to stdout.
 
-    `stderr` None: attached, unless there is a terminal. Raises RequestError for no stream at all, and for a terminal
-    with stderr.
+    By default stderr is attached, except with a terminal. Raises RequestError if no stream is attached, and for a
+    terminal with stderr.
 
     >>> AttachParams(stdin=True, tty=True).stderr
     False
@@ -93,7 +94,7 @@ class AttachParams(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_flags(self, "stdin", "stdout", "tty", *(("stderr",) if self.stderr is not None else ()))
         if self.tty and self.stderr:
-            raise RequestError("tty=True and stderr=True: a terminal writes both to stdout")
+            raise RequestError("tty=True and stderr=True: a terminal writes both to stdout, so stderr must be off")
         force_setattr(self, "stderr", not self.tty if self.stderr is None else self.stderr)
         if not (self.stdin or self.stdout or self.stderr):
             raise RequestError("neither stdin, stdout nor stderr is requested: nothing would be attached")
@@ -117,8 +118,8 @@ def log(place: Place, name: Named, params: LogParams, *, follow: bool = False) -
 def exec_(place: Place, name: Named, command: Sequence[str], params: AttachParams) -> Request:
     """The request that runs a command in a container: a program and its arguments, without a shell."""
     if isinstance(command, str) or not command or not all(isinstance(part, str) for part in command):
-        raise RequestError(f"{place.words('exec', name)}: the command is a list, a program and its arguments, such as "
-                           "['sh', '-c', 'echo hello']")
+        raise RequestError(f"{place.words('exec', name)}: the command must be a list, a program and its arguments, "
+                           "such as ['sh', '-c', 'echo hello']")
     return _of_pod(place, name, "exec", "exec", (*(("command", part) for part in command), *params.query()))
 
 
@@ -136,13 +137,13 @@ def port_forward(place: Place, name: Named, ports: Sequence[int]) -> Request:
     if wrong:
         raise RequestError(f"{operation}: {wrong[0]!r} is not a port: a number from 1 to 65535 is expected")
     if len(set(ports)) < len(ports):
-        raise RequestError(f"{operation}: a port occurs twice in {list(ports)}; a second connection to it is a second "
-                           "port-forward")
+        raise RequestError(f"{operation}: a port occurs twice in {list(ports)}; for a second connection to it, use "
+                           "a second port-forward")
     return _of_pod(place, name, "portforward", "port-forward", (("ports", str(port)) for port in ports))
 
 
 def eviction(place: Place, name: Named, params: DeleteParams) -> Request:
-    """The request that deletes a Pod if the disruption budgets allow it. The options are only in the body."""
+    """The request that deletes a Pod if the disruption budgets allow it. The options are sent only in the body."""
     named = object_name(place, name)
     body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction",
                             "metadata": {"name": named, "namespace": place.namespace}}

@@ -1,10 +1,10 @@
 """The request of each verb, as a value: pure functions from arguments to a `Request`, no I/O.
 
 Path segments are checked and percent-encoded here, once: a segment that is `.` or `..`, or has `/` or `%` in it, would
-be another path for the server or for a proxy before it (the API server allows none of these in a name). Raises
-RequestError for requests that the server would always refuse: an empty name, a namespace for a cluster-scoped kind, a
-write without a namespace for a namespaced kind, a body of another kind or name. `name` may be the object itself, or its
-ObjectRef.
+be another path for the server or for a proxy before it (the API server allows none of these in a name). The functions
+raise RequestError for requests that the server would always refuse: an empty name, a namespace for a cluster-scoped
+kind, a write without a namespace for a namespaced kind, a body of another kind or name. `name` may be the object
+itself, or its ObjectRef.
 
     segment("a:b", "name")     "a:b"            segment("..", "namespace")    RequestError
     object_name(place, pod)    the pod's name, if it has the place's kind and namespace; else RequestError
@@ -43,7 +43,7 @@ from kubectl_runtime.core.requests.params import (
 )
 
 LONGEST_LABEL, LONGEST_SUBDOMAIN = 63, 253
-"""The most characters of a namespace's name, and of the names of most objects."""
+"""The maximum length of a namespace's name, and of the names of most objects."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
@@ -52,7 +52,7 @@ _AS_IT_IS = re.compile(r"[A-Za-z0-9_.:@!$&'()*+,;=~-]+").fullmatch
 
 
 class Placed(Protocol):
-    """The scope in which an object is looked up: a kind, and a namespace or none."""
+    """The scope in which an object is looked up: a kind and, if there is one, a namespace."""
 
     @property
     def resource(self) -> ApiResource:
@@ -87,13 +87,13 @@ def checked_subdomain(text: object, what: str) -> str:
     """`text`, if the API server accepts it as the name of most objects. Raises RequestError, which begins with
     `what`."""
     if not isinstance(text, str) or len(text) > LONGEST_SUBDOMAIN or not re.fullmatch(_SUBDOMAIN, text):
-        raise RequestError(_needs(text, what, LONGEST_SUBDOMAIN, "and . "))
+        raise RequestError(_needs(text, what, LONGEST_SUBDOMAIN, ", ."))
     return text
 
 
 def _needs(text: object, what: str, longest: int, more: str) -> str:
-    return (f"{what} is {text!r}: it needs 1 to {longest} lower-case letters, digits, - {more}and begins and ends with "
-            "a letter or digit")
+    return (f"{what} is {text!r}: it must have 1 to {longest} characters (lower-case letters, digits, -{more}), and "
+            "must begin and end with a letter or digit")
 
 
 def segment(text: str, what: str) -> str:
@@ -115,7 +115,7 @@ def segment(text: str, what: str) -> str:
 
 @lru_cache(maxsize=1024)
 def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
-    """The beginning of a kind's paths, and its segment. Raises RequestError."""
+    """The beginning of a kind's paths, and the segment of its plural. Raises RequestError."""
     version = segment(version, "version")
     root = f"/apis/{segment(group, 'group')}/{version}" if group else f"/api/{version}"
     return root, segment(plural, "plural")
@@ -123,8 +123,8 @@ def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=64)
 def encoded_query(query: tuple[tuple[str, str], ...]) -> str:
-    """The query string after the `?`. Cached, because a program sends few different queries. Continue tokens and the
-    versions of watches are not cached."""
+    """The query string after the `?`. Cached, because a program sends few different queries; queries with continue
+    tokens or the versions of watches do not stay in the cache."""
     return urlencode(query, quote_via=quote)
 
 
@@ -155,7 +155,7 @@ _READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class Retry(Enum):
-    """Whether a request may be sent again once a byte of it may have left and no whole answer came."""
+    """Whether a request may be sent again after a part of it may have been sent and no whole answer was received."""
 
     SAFE = "safe"
     """Retry: a repetition has the same effect, whatever became of the first attempt."""
@@ -168,9 +168,9 @@ class Retry(Enum):
 class Request(msgspec.Struct, frozen=True):
     """One HTTP request below the server's base URL.
 
-    `resource` is None for a request about no kind (discovery, the server's version); then `said` describes it. Without
-    a given `retry` it is SAFE for a read, a review, a dry run (see `is_read`), an apply without a resourceVersion and a
-    delete with a uid but without a resourceVersion, and UNSENT_ONLY for anything else.
+    For a request about no kind (discovery, the server's version) `resource` is None and `said` describes the request.
+    `retry` is by default SAFE for a read, a review, a dry run (see `is_read`), an apply without a resourceVersion and a
+    delete with a uid but without a resourceVersion, and UNSENT_ONLY for any other request.
     """
 
     method: str
@@ -201,7 +201,7 @@ class Request(msgspec.Struct, frozen=True):
         return _words(self.resource, self.namespace, self.verb, self.name, self.subresource)
 
     def words(self, verb: str, name: str | None = None) -> str:
-        """The text of `verb` for the same kind and namespace, such as `list pods default`; empty without a kind."""
+        """`verb` for the same kind and namespace, in words: `list pods default`; empty without a kind."""
         return "" if self.resource is None else _words(self.resource, self.namespace, verb, name, None)
 
     @property
@@ -240,7 +240,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def _is_review(self) -> bool:
-        """A review of authentication.k8s.io or authorization.k8s.io, which is answered and not stored."""
+        """Whether it is a review of authentication.k8s.io or authorization.k8s.io, which is answered and not stored."""
         return self.method == "POST" and self.path.startswith(_REVIEWS)
 
     @property
@@ -307,8 +307,8 @@ class Place(msgspec.Struct, frozen=True):
         if namespace is not None and not resource.namespaced:
             raise RequestError(f"{resource.kind} is cluster-scoped: it has no namespace; use Api.all")
         if namespace == "":
-            raise RequestError(f"{resource.kind}: no namespace was given (None or an empty one): name one, or use "
-                               "Api.all for all of them")
+            raise RequestError(f"{resource.kind}: no namespace was given (None or an empty string): name one, or use "
+                               "Api.all for all namespaces")
         root, plural = kind_root(resource.group, resource.version, resource.plural)
         within = "" if namespace is None else f"/namespaces/{segment(namespace, 'namespace')}"
         force_setattr(self, "_collection", f"{root}{within}/{plural}")
@@ -327,7 +327,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def _words(resource: ApiResource, namespace: str | None, verb: str, name: object, subresource: str | None) -> str:
-    """`name` is as the caller gave it; an object is not shown."""
+    """The request in words. `name` is as the caller gave it; an object in place of a name is left out."""
     what = resource.full_name + (f"/{subresource}" if subresource else "")
     where = "/".join(part for part in (namespace, name) if part and isinstance(part, str))
     if where:
@@ -375,7 +375,7 @@ def create(place: Place, body: Any, params: PostParams | None = None, *, name: N
 
 def replace(place: Place, body: Any, params: PostParams | None = None, *, subresource: str | None = None,
             name: Named | None = None) -> Request:
-    """Replace an object by `body`, whose resourceVersion guards against lost updates."""
+    """Replace an object by `body`. The resourceVersion in `body` guards against lost updates."""
     content = bodies.plain_body(body) if subresource not in (None, "status") else \
         _placed(place, bodies.whole_body(body, place.resource), "replace")
     own_name = (content.get("metadata") or {}).get("name")
@@ -391,9 +391,9 @@ def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = 
           subresource: str | None = None) -> Request:
     """Patch an object or a subresource. `force` needs server-side apply, which needs a field manager."""
     if not isinstance(patch, Patch):
-        raise RequestError(f"{place.words('patch', name, subresource)}: what kind of patch is it? Use "
-                           "Patch.merge({...}), Patch.json, Patch.strategic or Patch.apply, not "
-                           f"{type(patch).__name__}")
+        raise RequestError(f"{place.words('patch', name, subresource)}: a Patch is expected, not "
+                           f"{type(patch).__name__}: use Patch.merge({{...}}), Patch.json, Patch.strategic or "
+                           "Patch.apply")
     chosen = params_or_default(params, PatchParams)
     if patch.is_apply:
         return apply(place, patch.body, chosen, subresource=subresource, name=name)
@@ -409,8 +409,8 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
           defaults: bool = False, kind: ApiResource | None = None, only: Mapping[str, str] | None = None) -> Request:
     """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that this program
     created leaves out fields that equal their class's default. `kind`: the kind of the body, if it is not the place's
-    (a Scale). `only`: the uid or resourceVersion that the object must have, by their keys in the metadata; otherwise
-    the server answers 409 or 422."""
+    (a Scale). `only`: the `uid` or `resourceVersion` that the object must have; if it differs, the server answers 409
+    or 422."""
     check_flag("defaults", defaults)
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
@@ -446,7 +446,7 @@ def _delete_options(params: DeleteParams | None) -> bytes | None:
 
 
 def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
-    """`content` in the place's namespace. Raises RequestError when it has another namespace, or needs one."""
+    """`content` in the place's namespace. Raises RequestError when it names another namespace, or lacks one."""
     metadata = dict(content.get("metadata") or {})
     named = metadata.get("namespace") or None
     if place.resource.namespaced:

@@ -1,9 +1,9 @@
 """`Right`: the RBAC permission that the API server checks before it executes a `Request`.
 
-`rights_of(request)` lists the permissions of a request. It may need several: an apply may create a missing object
-(patch and create); an owner reference with blockOwnerDeletion needs update on the owner's finalizers if an admission
-plugin checks that. `foresee(place, verb…)` reports permissions that a function of the library may need later to those
-that record rights: for example, a finalizer that is added today is read live when the object is deleted.
+`rights_of(request)` lists the permissions of a request. A request may need several: an apply may create a missing
+object (patch and create); an owner reference with blockOwnerDeletion needs update on the owner's finalizers if an
+admission plugin checks that. `foresee(place, verb…)` reports permissions that the library may need only later, so that
+recorders of permissions do not miss them: for example, an object that gets a finalizer now is read when it is deleted.
 """
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletec
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
-    """A verb on a resource (`pods`, `pods/status`) of a group, in one namespace or, with None, in all; for the object
-    of this name or, with the empty text, for all objects."""
+    """A verb on a resource (`pods`, `pods/status`) of a group. `namespace` None means all namespaces, and an empty
+    `name` all objects."""
 
     group: str
     resource: str
@@ -33,7 +33,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = None) -> Iterator[Right]:
-    """The permissions that a request needs; none for a request about no kind. `plurals`: (group, kind) -> plural of
+    """The permissions that a request needs; none for a request about no kind. `plurals`: (group, kind) -> plural, for
     kinds that may be owners and have an unusual plural."""
     resource = request.resource
     if resource is None:
@@ -50,12 +50,11 @@ def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = 
 
 
 listeners: list[Callable[[Right], object]] = []
-"""The listeners of `foresee`; empty unless rights are recorded."""
+"""The listeners of `foresee`; empty unless permissions are recorded."""
 
 
 def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
-    """Report permissions that the current call may need later to the recorders of rights. Does not block or call the
-    server."""
+    """Report permissions that the current call may need later to `listeners`. Does not block or call the server."""
     for listen in tuple(listeners):
         name = f"{place.resource.plural}/{subresource}" if subresource else place.resource.plural
         for verb in verbs:
@@ -65,7 +64,7 @@ def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
 def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
     try:
         content = msgspec.json.decode(body)
-    except DECODE_FAILURES:  # the kind has another form
+    except DECODE_FAILURES:  # not a JSON object: its kind has another form
         return ()
     metadata = content.get("metadata") if isinstance(content, dict) else None
     owners: list[Any] = (metadata or {}).get("ownerReferences") or []
@@ -74,9 +73,9 @@ def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
 
 
 def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:
-    """The rules of roles that grant these permissions: namespace -> rules, None for the ClusterRole's. There is one
-    rule for each resource, and one for its named objects, sorted. Permissions of the ClusterRole are left out of the
-    other roles, and permissions for all objects out of the rules for named objects."""
+    """The rules of roles that grant these permissions: namespace -> rules; None -> the ClusterRole's rules. There is
+    one rule for each resource and one for its named objects, sorted. A Role leaves out permissions that the ClusterRole
+    grants, and a rule for named objects leaves out permissions for all objects."""
     found = set(rights)
     left = [right for right in found if not any(wider in found for wider in _wider(right))]
     return {namespace: _rules([right for right in left if right.namespace == namespace])

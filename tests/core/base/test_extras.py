@@ -57,7 +57,7 @@ def test_an_extra_that_is_installed_and_broken_says_why(
                           env={**os.environ, "PYTHONPATH": paths}, check=False, cwd=Path(errors.__file__).parents[3])
     text, cause = done.stdout.splitlines()
     assert f"the extra '{extra}'" in text
-    assert f"What is installed cannot be imported: {reason}" in text
+    assert f"The installed package cannot be imported: {reason}" in text
     assert cause in reason
 
 

@@ -112,7 +112,7 @@ def test_an_error_of_the_library_says_it_all_without_a_traceback(caplog: pytest.
 
 def test_what_shows_an_object_may_raise_too(caplog: pytest.LogCaptureFixture) -> None:
     assert Guard("mapper").call(1, lambda _: fail(SystemExit(1)), fail, ValueError()) == 1
-    assert caplog.messages == ["mapper, given what cannot be shown (SystemExit), raised ValueError"]
+    assert caplog.messages == ["mapper, given something that cannot be shown (SystemExit), raised ValueError"]
 
 
 def test_the_person_at_the_keyboard_is_obeyed_in_the_main_thread_only() -> None:

@@ -150,5 +150,5 @@ def test_the_system_clock_is_real() -> None:
 def test_a_duration_is_seconds_or_a_timedelta_and_nothing_that_could_be_taken_for_one() -> None:
     assert [seconds(duration) for duration in (2, 0.5, timedelta(minutes=1), Fraction(1, 4))] == [2.0, 0.5, 60.0, 0.25]
     for wrong in ("1", "", b"1", True, None, [1], 10**400):
-        with pytest.raises(RequestError, match="a duration is seconds or a timedelta, not "):
+        with pytest.raises(RequestError, match="a duration must be seconds or a timedelta, not "):
             seconds(wrong)  # type: ignore[arg-type]

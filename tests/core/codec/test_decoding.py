@@ -265,6 +265,6 @@ def test_an_error_names_no_value_of_a_secret() -> None:
 
     for content in ({"data": {"k": "geheim"}}, {"data": {}, "type": "geheim"}):
         obj = Token.from_dict({"metadata": {"name": "a"}, **content})
-        with pytest.raises(DecodeError, match="not one of those allowed") as refused:
+        with pytest.raises(DecodeError, match="not one of the allowed values") as refused:
             _ = obj.data, obj.type
         assert "geheim" not in str(refused.value)

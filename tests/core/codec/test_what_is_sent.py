@@ -217,7 +217,7 @@ def test_a_child_takes_the_namespace_of_its_owner() -> None:
 
 @pytest.mark.parametrize("owner", [None, "a", {"metadata": {}}, ObjectMeta(name="a"), Widget])
 def test_an_owner_is_an_object(owner: Any) -> None:
-    with pytest.raises(RequestError, match=r"the owner of .* is an object that the server returned, not"):
+    with pytest.raises(RequestError, match=r"the owner of .* must be an object that the server returned, not"):
         ConfigMap(name="c").set_owner(owner)
 
 

@@ -58,7 +58,7 @@ def test_other_mistakes_in_a_constructor_are_told_as_they_are() -> None:
 
 
 def test_a_part_is_made_by_a_class_statement() -> None:
-    with pytest.raises(TypeError, match=r"Made: a part is made by a class statement \(or types\.new_class\)"):
+    with pytest.raises(TypeError, match=r"Made: a part must be made by a class statement \(or types\.new_class\)"):
         msgspec.defstruct("Made", [("name", str, "")], bases=(Part,))
     made: Any = types.new_class("Made", (Part,), {"kw_only": True},
                                 lambda namespace: namespace.update(__annotations__={"name": str}, name="a"))

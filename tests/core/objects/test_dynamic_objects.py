@@ -110,7 +110,7 @@ def test_partial_metadata_is_of_the_real_kind() -> None:
     obj = PartialObjectMeta.of(DEPLOYMENTS).from_bytes(raw)
     with pytest.raises(AttributeError, match=r"only the metadata of this \w+ is held.*no 'status'"):
         assert obj.status
-    with pytest.raises(AttributeError, match="attributes are written 'resource_version'"):
+    with pytest.raises(AttributeError, match="the attribute is 'resource_version'"):
         assert obj.resourceVersion
     assert (obj.api_resource, str(obj.ref), obj["kind"]) == (DEPLOYMENTS, "Deployment.v1.apps/a.ns", "Deployment")
 

@@ -227,13 +227,13 @@ def test_metadata_that_is_none_is_refused_when_it_is_given(metadata: Any) -> Non
 
 @pytest.mark.parametrize("owner", ["a", None, ConfigMap, {"metadata": {"name": "a"}}])
 def test_the_owner_of_a_child_is_an_object(owner: Any) -> None:
-    with pytest.raises(RequestError, match="the owner is an object"):
+    with pytest.raises(RequestError, match="the owner must be an object"):
         child_name(owner, "b")
 
 
 @pytest.mark.parametrize("suffix", [None, 1, ["a"], ConfigMap(name="b")])
 def test_the_suffix_of_a_child_is_a_text(suffix: Any) -> None:
-    with pytest.raises(RequestError, match="the suffix is a text"):
+    with pytest.raises(RequestError, match="the suffix must be a string"):
         child_name(ConfigMap(name="a"), suffix)
 
 

@@ -171,7 +171,7 @@ class HoldsBytes(PartialView, frozen=True):
     (HoldsStruct, "spec", "Mutable"), (HoldsDataclass, "steps", "Open"), (HoldsDeeper, "byName", "Mutable"),
     (HoldsInside, "spec.wrapped", "Mutable"), (HoldsPart, "spec", "PodSpec"), (HoldsBytes, "data", "bytearray")])
 def test_records_that_could_be_changed_are_refused_when_they_are_declared(view: Any, place: str, kind: str) -> None:
-    with pytest.raises(RequestError, match=f"fields={view.__name__}: {place} is a {kind}, which can be changed"):
+    with pytest.raises(RequestError, match=f"fields={view.__name__}: {place} is a {kind}, which is mutable"):
         FieldsForm(Pod.api_resource, view)
 
 

@@ -377,7 +377,7 @@ def test_enums_and_subclasses_of_text_are_written_as_json() -> None:
 def test_a_name_as_on_the_wire_is_answered_with_the_attribute() -> None:
     obj = Widget(name="a")
     with pytest.raises(AttributeError,
-                       match="no attribute 'resourceVersion': attributes are written 'resource_version'"):
+                       match="no attribute 'resourceVersion': the attribute is 'resource_version'"):
         obj.resourceVersion  # type: ignore[attr-defined]  # noqa: B018 - reading it is the test
     with pytest.raises(AttributeError, match=r"declares no attribute 'sizes'.*obj\['sizes'\]"):
         obj.sizes  # type: ignore[attr-defined]  # noqa: B018

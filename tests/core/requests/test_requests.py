@@ -280,7 +280,7 @@ def test_apply_without_a_manager_is_refused() -> None:
 
 
 def test_a_patch_says_of_which_kind_it_is() -> None:
-    with pytest.raises(RequestError, match=r"patch pods ns/a: what kind of patch is it\? Use Patch\.merge"):
+    with pytest.raises(RequestError, match=r"patch pods ns/a: a Patch is expected, not dict: use Patch\.merge"):
         build.patch(PLACE, "a", {"data": {}})  # type: ignore[arg-type]
 
 

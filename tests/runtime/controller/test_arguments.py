@@ -56,14 +56,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "on_success of one argument": (lambda: new().bind(WrongSuccess()), "on_success, .*obj and action and ctx"),
     "error_policy of one argument": (lambda: new().bind(WrongPolicy()), "error policy, .*obj and error and ctx"),
     "on_result of none": (lambda: new().on_result(lambda: None), "on_result, .*1 arguments, report"),
-    "on_result that is None": (lambda: new().on_result(None), r"on_result is a function \(report\), not None"),
+    "on_result that is None": (lambda: new().on_result(None), r"on_result must be a function \(report\), not None"),
     "a function as a predicate": (lambda: new(predicate=lambda event: True), "predicates.when"),
     "the same for owned ones": (lambda: new().owns(related(), predicate=lambda event: True), "predicates.when"),
     "the same for related ones": (
         lambda: new().watches(related(), lambda obj: None, predicate=lambda event: True), "predicates.when"),
     "modify of no argument": (lambda: new(modify=lambda: None), "modify, .*1 arguments, obj"),
-    "a text as modify": (lambda: new(modify="x"), "modify is a function"),
-    "a number as watch": (lambda: new(watch=3), r"watch is a WatcherConfig, such as .*, not 3"),
+    "a text as modify": (lambda: new(modify="x"), "modify must be a function"),
+    "a number as watch": (lambda: new(watch=3), r"watch must be a WatcherConfig, such as .*, not 3"),
     "a text as watch of owned ones": (lambda: new().owns(related(), watch="x"), "watch is a WatcherConfig"),
     "a text as watch of related ones": (
         lambda: new().watches(related(), lambda obj: None, watch="x"), "watch is a WatcherConfig"),
@@ -76,14 +76,14 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "an event as stop token": (lambda: new().graceful_shutdown_on(threading.Event()), "stop is a StopToken"),
     "a text as source": (lambda: new().reconcile_on("abc"), "a trigger source is an iterable or a queue, not str"),
     "bytes as source": (lambda: new().reconcile_all_on(b"abc"), "a trigger source is an iterable or a queue"),
-    **{f"a text as {name}": (functools.partial(new, **{name: "3"}), f"{name} is seconds or a timedelta, not '3'")
+    **{f"a text as {name}": (functools.partial(new, **{name: "3"}), f"{name} must be seconds or a timedelta, not '3'")
        for name in ("debounce",)},
-    "a text as resync": (lambda: new().resync("3"), "resync is seconds or a timedelta, not '3'"),
-    "a text as run_timeout": (lambda: new().run_timeout("3"), "run_timeout is seconds or a timedelta, not '3'"),
-    "a text as max_wait": (lambda: Debounce(1, max_wait="3"), "max_wait is seconds or a timedelta, not '3'"),
-    "a text as sync_timeout": (lambda: new().sync_timeout("3"), "sync_timeout is seconds or a timedelta, not '3'"),
-    "a number as on_gone": (lambda: new().on_gone(3), r"on_gone is a function \(ref, ctx\), not 3"),
-    "a text as grace": (lambda: new().shutdown_on_signal(grace="3"), "grace is seconds or a timedelta"),
+    "a text as resync": (lambda: new().resync("3"), "resync must be seconds or a timedelta, not '3'"),
+    "a text as run_timeout": (lambda: new().run_timeout("3"), "run_timeout must be seconds or a timedelta, not '3'"),
+    "a text as max_wait": (lambda: Debounce(1, max_wait="3"), "max_wait must be seconds or a timedelta, not '3'"),
+    "a text as sync_timeout": (lambda: new().sync_timeout("3"), "sync_timeout must be seconds or a timedelta, not '3'"),
+    "a number as on_gone": (lambda: new().on_gone(3), r"on_gone must be a function \(ref, ctx\), not 3"),
+    "a text as grace": (lambda: new().shutdown_on_signal(grace="3"), "grace must be seconds or a timedelta"),
 }
 
 

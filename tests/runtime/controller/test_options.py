@@ -171,7 +171,7 @@ def test_an_option_of_0_2_that_says_the_default_changes_nothing() -> None:
     ({"watch_backoff": 3}, "watch_backoff is a WatchBackoff"),
     ({"debounce": 5, "max_wait": 1}, "debounce must be at most max_wait, not 5 and 1"),
     ({"sync_timeout": -1}, "sync_timeout must be at least 0"),
-    ({"on_gone": 3}, "on_gone is a function"),
+    ({"on_gone": 3}, "on_gone must be a function"),
     ({"resync": 0}, "resync"),
     ({"run_timeout": -1}, "run_timeout"),
 ])
