@@ -41,7 +41,7 @@ class Authority:
         self.pem: bytes = _pem(self._certificate)
 
     def server(self, hosts: Iterable[str] = HOSTS, validity: timedelta = VALIDITY) -> Certificate:
-        """A certificate for a server with these names and addresses; with a negative validity it has expired."""
+        """A certificate for a server with these names and addresses; with a negative `validity` it has expired."""
         x509, _, _ = _cryptography()
         names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
                  for host in hosts]
@@ -75,7 +75,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The name in a certificate (the CN; empty without one) and the time of its validity."""
+    """The name in a certificate (the CN; empty without a CN) and the beginning and end of its validity."""
 
     name: str
     begin: datetime
@@ -83,7 +83,7 @@ class Described:
 
 
 def described(pem: bytes) -> Described:
-    """The name and validity of one PEM certificate. Raises `MissingExtra`, and ValueError for anything else."""
+    """The name and validity of one PEM certificate. Raises `MissingExtra`, and ValueError for other bytes."""
     x509, _, _ = _cryptography()
     found = x509.load_pem_x509_certificate(pem)
     names = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)

@@ -4,8 +4,8 @@ A bundle holds the CAs that a client trusts; several servers, each with its own 
 
 Private files:
 
-- `private_file(content)` exists for the time of a `with` block, since OpenSSL reads keys only from files. It is in
-  memory where the system can do that, so it also works on a read-only file system.
+- `private_file(content)` exists for the time of a `with` block, since OpenSSL reads keys only from files. The
+  file is in memory if the system supports that, so this also works on a read-only file system.
 - `write_private(path, content)` writes or replaces a named file as a whole.
 - `create_private(path)` creates a file that is written piece by piece.
 
@@ -27,8 +27,8 @@ from pathlib import Path
 from kubectl_runtime.certificates.authority import Certificate, Described, described
 
 MOST = 64
-"""The most certificates of one name in a bundle. Replicas that were killed leave theirs until it expires; those of a
-program that crashes for days must not fill the object."""
+"""The maximum number of certificates of one name in a bundle. A killed replica leaves its certificate there until the
+certificate expires, and a program that crashes for days must not fill the object."""
 
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----(?:(?!-----BEGIN ).)+?-----END CERTIFICATE-----", re.DOTALL)
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -41,7 +41,7 @@ def certificates_in(bundle: bytes) -> list[bytes]:
 
 
 def joined(bundle: bytes, ours: Iterable[bytes]) -> bytes:
-    """`bundle` with the certificates of `ours` that it lacks. It parses none of them, so it needs no cryptography."""
+    """`bundle` with the certificates of `ours` that it lacks. It parses no certificate and needs no cryptography."""
     there = certificates_in(bundle)
     lacking = [one for one in ours if one not in there]
     return b"".join([*there, *lacking]) if lacking else bundle
@@ -98,7 +98,7 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
         return
     if not stat.S_ISREG(mode):
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-        raise OSError(number, "it is there, and is not a regular file", os.fspath(path))
+        raise OSError(number, "the path exists, and is not a regular file", os.fspath(path))
 
 
 def create_private(path: str | os.PathLike[str]) -> int:
@@ -108,7 +108,7 @@ def create_private(path: str | os.PathLike[str]) -> int:
 
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file; an existing file is replaced as a whole. Raises OSError, also as `refuse_special`."""
+    """Write a file; an existing file is replaced as a whole. Raises OSError, also if `path` is not a regular file."""
     import tempfile
 
     refuse_special(path)
@@ -142,4 +142,4 @@ def server_context(certificate: Certificate, client_ca: bytes | None = None) -> 
 
 def _no_password() -> bytes:
     """OpenSSL calls this for an encrypted key, instead of prompting on the terminal."""
-    raise ValueError("the key is encrypted: give it without a password")
+    raise ValueError("the key is encrypted: give a key without a password")

@@ -1,7 +1,7 @@
-"""Manifests: text, files and folders to plain objects, as kubectl reads them, and back to text.
+"""Manifests: reads text, files and folders into plain objects, as kubectl does, and writes objects as text.
 
-``scalars`` has Go's rules for YAML scalars and the errors, ``yaml_text`` one YAML document to JSON values and back (the
-only user of PyYAML), ``documents`` the way from text, files and folders to documents and objects.
+``scalars`` has Go's rules for YAML scalars, and the errors. ``yaml_text`` converts one YAML document to JSON values and
+back; only this module uses PyYAML. ``documents`` reads text, files and folders into documents and objects.
 """
 from kubectl_runtime.facade import door
 

@@ -1,17 +1,17 @@
-"""Text, files and folders to documents and Kubernetes objects, as ``kubectl apply -f`` reads them.
+"""Reads text, files and folders into documents and Kubernetes objects, as ``kubectl apply -f`` does.
 
 - Text that begins with ``{`` is JSON: objects one after the other, with or without white space between. Other text is
-  YAML, in documents between lines of ``---``, which may only have a comment besides. Empty documents are left out and
-  not counted. JSON may be followed by a ``---`` and then by YAML. Text that begins with ``{`` and is not JSON may be
-  YAML, as in newer versions of kubectl.
+  YAML: documents separated by lines of ``---``, which may have a comment but nothing else. Empty documents are left out
+  and not counted. JSON may be followed by a ``---`` and then by YAML. Text that begins with ``{`` and is not JSON may
+  be YAML, as in newer versions of kubectl.
 - Bytes are UTF-8, or UTF-16 with a byte order mark; invalid bytes become U+FFFD, as do halves of surrogate pairs in
   JSON. Numbers without a fraction are integers; those beyond 64 bits are floating-point numbers. A text is read as a
   whole or not at all.
 - A named file is read whatever its name; in a folder the files ``*.json``, ``*.yaml`` and ``*.yml`` are read, sorted by
   name, and files in its folders only with ``recursive``. ``-`` is standard input.
-- A List gives its items one by one, in order; a list in a list likewise. Items of a typed list (``PodList``) may omit
-  apiVersion and kind. ``items: null`` is an empty list. For kubectl every object with ``items`` is a list; here its
-  kind must also end with List, so that a custom resource may have such a field.
+- A List gives its items one by one, in order, and so does a List inside a List. Items of a typed list (``PodList``) may
+  omit apiVersion and kind. ``items: null`` is an empty list. For kubectl every object with ``items`` is a list; here
+  its kind must also end with List, so that a custom resource may have a field ``items``.
 
 `read_objects` takes any source of manifests: a ``Path`` (file or folder), a ``str`` (the name of an existing file or
 folder, ``-``, or else the text itself), ``bytes`` (the text), a mapping (an object or a List), a resource object, a
@@ -54,7 +54,7 @@ class Document:
 
     @property
     def place(self) -> str:
-        """Its place in words: ``pods.yaml, document 2, line 14``."""
+        """The document's place in words: ``pods.yaml, document 2, line 14``."""
         return f"{self.source}, document {self.number}, line {self.line}"
 
 
@@ -97,7 +97,7 @@ _decoder = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any, int]]:
-    """The values with the lines on which they begin; after an error `found` has the documents before it."""
+    """The values with the lines on which they begin. After an error `found` has the documents before the error."""
     at = _skip_space(text, 0)
     while text.startswith("{", at):
         line = text.count("\n", 0, at) + 1
@@ -119,7 +119,7 @@ def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any
 
 def _flow_documents(text: str, source: str, found: list[Document], problem: ManifestError
                     ) -> Iterator[tuple[Any, int]]:
-    """Text that begins with a brace and is not JSON: read as YAML; if that fails, the error is that of JSON."""
+    """Read text that begins with a brace and is not JSON as YAML. If that fails, raise the error of the JSON."""
     try:
         yield from list(_yaml_values(text, source, found, 0))
     except ManifestError:
@@ -190,8 +190,8 @@ STDIN = "-"
 def read_files(path: str | Path, *, recursive: bool = False) -> Iterator[Document]:
     """The documents of a file, of a folder, or of standard input (``-``), which is read to its end.
 
-    `recursive` includes the folders in a folder; folders behind symbolic links are not entered, files behind them are
-    read. Files are read one by one as the iterator proceeds. Raises `ManifestError`, also for a folder without
+    `recursive` includes the folders in a folder; folders behind symbolic links are not entered, but files behind links
+    are read. Files are read one by one as the iterator proceeds. Raises `ManifestError`, also for a folder without
     manifests, and OSError.
     """
     if str(path) == STDIN:
@@ -202,7 +202,7 @@ def read_files(path: str | Path, *, recursive: bool = False) -> Iterator[Documen
         return
     files = list(_manifests_in(str(path), recursive))
     if not files:
-        raise ManifestError(str(path), f"it has no file that ends with {', '.join(EXTENSIONS)}")
+        raise ManifestError(str(path), f"the folder has no file that ends with {', '.join(EXTENSIONS)}")
     for file in files:
         yield from read_text(Path(file).read_bytes(), file)
 
@@ -232,7 +232,7 @@ def objects_of(value: Any, place: str) -> Iterator[tuple[Object, str]]:
         return
     items = value["items"]
     if not isinstance(items, list | None):
-        raise ManifestError(place, f"items of {kind} is {_article(items)} and not a list")
+        raise ManifestError(place, f"items of {kind} must be a list, not {_article(items)}")
     item_kind = kind.removesuffix("List")
     typed = {"apiVersion": value.get("apiVersion"), "kind": item_kind} if item_kind else {}
     for number, item in enumerate(items or (), 1):
@@ -265,7 +265,7 @@ def read_objects(source: Manifests, *, recursive: bool = False,
 
 
 def _source_values(source: Manifests, place: str, recursive: bool, defaults: bool) -> Iterator[tuple[Any, str]]:
-    """The values of the documents, each with its place; `place` is the place of a value that is not text."""
+    """The values of the documents, each with its place. `place` is for a value that is not text."""
     if isinstance(source, str | bytes | Path):
         for document in _documents(source, recursive):
             yield document.value, document.place
@@ -291,5 +291,5 @@ def _documents(source: str | bytes | Path, recursive: bool) -> Iterator[Document
 
 
 def _is_a_file(text: str) -> bool:
-    """Whether it names an existing file or folder, or standard input. Not every text can be a file name."""
+    """Whether `text` names an existing file or folder, or standard input. Not every text can be a file name."""
     return text == STDIN or (bool(text) and "\n" not in text and os.path.exists(text))

@@ -1,8 +1,8 @@
 """YAML scalars as kubectl and the API server read them: the rules of Go's decoder (sigs.k8s.io/yaml, goyaml.v2).
 
-They are YAML 1.1's with exceptions: ``y``, ``n``, ``on`` and ``off`` are booleans, ``0o17`` and ``017`` are octal, and
-underscores in numbers are skipped; but ``1:30`` is not a number, a date and ``=`` are text, and the value must fit an
-explicit standard tag. A number beyond 64 bits is a floating-point number; a number beyond those is text.
+The rules are YAML 1.1's with exceptions: ``y``, ``n``, ``on`` and ``off`` are booleans, ``0o17`` and ``017`` are octal,
+and underscores in numbers are skipped; but ``1:30`` is not a number, a date and ``=`` are text, and the value must fit
+an explicit standard tag. An integer beyond 64 bits is a floating-point number; a number too large for that is text.
 
 `YamlError` is an error in one document, `ManifestError` an error in a source of documents.
 """
@@ -55,7 +55,8 @@ def resolve(text: str) -> bool | int | float | str | None:
 
 
 def tagged(tag: str, text: str) -> bool | int | float | str | None:
-    """The value of a scalar with an explicit tag; ValueError in Go's words if it does not fit. Others make text."""
+    """The value of a scalar with an explicit tag; text for unknown tags. Raises ValueError, with Go's text, if the
+    scalar does not fit the tag."""
     if tag == BINARY:
         return _binary(text)
     if tag not in (_NULL, _BOOL, _INT, _FLOAT):
@@ -70,7 +71,7 @@ def tagged(tag: str, text: str) -> bool | int | float | str | None:
 
 
 def key_text(key: bool | int | float | str | None) -> str:
-    """The key of a mapping as text, as in JSON; ValueError if it cannot be a key."""
+    """The key of a mapping as text, as in JSON. Raises ValueError for a value that cannot be a key."""
     if isinstance(key, str):
         return key
     if isinstance(key, bool):
@@ -84,7 +85,7 @@ def key_text(key: bool | int | float | str | None) -> str:
 
 
 def whole_numbers(value: Any, *, narrow: bool = False) -> Any:
-    """A JSON value whose numbers without a fraction are integers, as when YAML is converted to JSON.
+    """`value` with integers for all numbers without a fraction, as when YAML is converted to JSON.
 
     `narrow` turns integers beyond 64 bits into floating-point numbers, as Go's decoder does without a declared type.
     """
@@ -165,10 +166,10 @@ def _short(tag: str) -> str:
 
 
 class YamlError(ValueError):
-    """A YAML document that cannot be read. The text is that of kubectl and of the API server (``yaml: line 3: ...``),
-    whose decoder counts lines differently; it may quote the document.
+    """A YAML document that cannot be read. The text is that of kubectl and of the API server (``yaml: line 3: ...``):
+    their decoder counts lines differently. The text may quote the document.
 
-    `problem` is the text without that line number, `line` and `column` are the true place, from 1; 0 if unknown.
+    `problem` is the text without that line number. `line` and `column` are the true place, from 1; 0 if unknown.
     """
 
     def __init__(self, problem: str, line: int = 0, column: int = 0, *, named_line: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""One YAML document to JSON values and back, with the limits of the real decoder.
+"""Converts one YAML document to JSON values and back, with the limits of Go's decoder.
 
 PyYAML parses the text into a tree of nodes. The values of scalars, the conversion of keys to text, and the merging of
 ``<<`` follow Go's rules (see ``scalars``), so that a value is what kubectl and the API server read. One difference is
@@ -25,7 +25,7 @@ MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
 # the share of a document's values that may come from aliases, up to and beyond these sizes
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 MOST_LEVELS = 500
-"""The most levels of nesting. Beyond it older bindings of libyaml overflow the stack of the process."""
+"""The maximum depth of nesting. Deeper documents overflow the stack of the process in older bindings of libyaml."""
 
 
 def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone: bool = False) -> Any:
@@ -56,8 +56,8 @@ def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone
 
 
 class _NoResolver:
-    """Leaves the values of scalars to `scalars`; it only distinguishes plain scalars from quoted ones. It counts the
-    levels, since both parsers call it when they enter and leave a node."""
+    """Leaves the values of scalars to `scalars`; it only distinguishes plain scalars from quoted ones. It also counts
+    the levels of nesting, since both parsers call it when they enter and leave a node."""
 
     _levels = 0
 
@@ -91,7 +91,7 @@ else:
 
 
 def _syntax_error(error: yaml.MarkedYAMLError) -> YamlError:
-    """The error with the line number of the real decoder, which counts differently, and with the true line."""
+    """The error with the line number of Go's decoder, which counts differently, and with the true line."""
     mark = error.problem_mark or error.context_mark
     line = error.problem_mark.line if error.problem_mark else 0
     if line:
@@ -128,8 +128,8 @@ def _scalar(node: yaml.Node) -> Any:
 
 
 def _mapping(node: yaml.MappingNode, duplicates: list[str]) -> dict[str, Any]:
-    """Two rules are surprising: among a mapping's own keys and those that it merges the last one counts; in a list of
-    mappings to merge, the first."""
+    """Two rules are surprising. If a mapping has a key of its own and also merges it, the later one in the text counts;
+    in a list of mappings to merge, the first mapping with the key counts."""
     result: dict[str, Any] = {}
     own: set[str] = set()
     for key_node, value_node in node.value:
@@ -227,7 +227,7 @@ def to_yaml(value: Any, *, sort_keys: bool = True) -> str:
 
 def documents_to_yaml(values: Iterable[Any], *, sort_keys: bool = True, width: int = 80) -> str:
     """JSON values as YAML documents, separated by lines of ``---`` if there are several; lines are folded at `width`
-    characters where YAML allows it. Otherwise as `to_yaml`."""
+    characters where YAML allows it. Otherwise like `to_yaml`."""
     text: str = yaml.dump_all(values, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True,
                               default_flow_style=False, width=width)
     return text

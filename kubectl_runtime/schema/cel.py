@@ -1,15 +1,16 @@
-"""The engine that evaluates CEL rules (`pip install kubectl_runtime[cel]`); only this module knows which one it is.
+"""The engine that evaluates CEL rules (`pip install kubectl_runtime[cel]`); only this module knows which engine it is.
 
-It is cel-expr-python 0.1.3, Google's wrapper of cel-cpp, with protobuf for the types. Unlike common-expression-language
-0.10 (Rust) and cel-python 0.5 (pure Python), which were tried with the recorded rules, it checks types when a rule is
-compiled, so that a wrong rule is refused when its CustomResourceDefinition is created, as the API server promises. It
-has cel-go's errors, RE2 patterns, optional types and typed functions; a rule takes 12 µs. Wheels exist for Python 3.11
-to 3.14 on Linux, macOS and Windows, but not for free-threaded Python.
+The engine is cel-expr-python 0.1.3, Google's wrapper of cel-cpp, with protobuf for the types. It checks types when a
+rule is compiled, so that a wrong rule is refused when its CustomResourceDefinition is created, as the API server
+promises. common-expression-language 0.10 (Rust) and cel-python 0.5 (pure Python), which were tried with the recorded
+rules, do not. The engine has cel-go's errors, RE2 patterns, optional types and typed functions; a rule takes 12 µs.
+Wheels exist for Python 3.11 to 3.14 on Linux, macOS and Windows, but not for free-threaded Python.
 
-Its limits apply to rules: beyond 32 levels a rule does not compile, beyond 10,000 iterations of macros its evaluation
-is an error and the object is refused. `celcost.py` estimates their cost. Optional values cannot be passed in, so
-`optionalOldSelf` is bound inside the expression; functions cannot return opaque types, so quantities and the like are
-messages with their canonical text. Safe for concurrent use; the wrapper holds the GIL while it evaluates.
+The engine's limits apply to rules. A rule of more than 32 levels does not compile; beyond 10,000 iterations of macros
+the evaluation is an error and the object is refused. `celcost.py` estimates the cost of rules. Optional values cannot
+be passed in, so `optionalOldSelf` is bound inside the expression. Functions cannot return opaque types, so quantities
+and similar values are messages with their canonical text. Safe for concurrent use; the wrapper holds the GIL while it
+evaluates.
 
 A `Condition` is a match condition of a webhook: an expression over `object`, `oldObject` and `request`. The fields of
 `request` are typed, so that a wrong name does not compile; the objects are not typed.
@@ -95,7 +96,7 @@ def uses_old_self(expression: str) -> bool:
 
 
 def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
-    """The engine's type for a type of a schema; `messages` has the names of the objects in it."""
+    """The engine's type for a schema's type; `messages` has the names of the object types in `declared`."""
     cel = engine()[0]
     if isinstance(declared, ListOf):
         return cel.Type.List(cel_type(declared.element, messages))
@@ -107,7 +108,7 @@ def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
 
 
 def messages_in(declared: Type, counter: itertools.count[int]) -> Iterable[tuple[str, Message]]:
-    """The object type in a type, if any, with a name for it."""
+    """The object type in `declared`, if any, with a name for the object type."""
     while isinstance(declared, ListOf | MapOf):
         declared = declared.element
     if isinstance(declared, Message):
@@ -129,8 +130,8 @@ def _signature_type(text: str) -> Any:
 def library(*, typed: bool, classes: Mapping[str, Any], authorizer: bool = False) -> Any:
     """The functions as an extension, since other functions may have the same names.
 
-    Lists have element types when a rule is checked, and no types when it runs: then the values decide. The same holds
-    for opaque values, since the engine would not distinguish a version from a quantity.
+    When a rule is checked (`typed`), lists have element types. When the rule runs, lists have no types and the values
+    decide. The same holds for opaque values, since the engine would not distinguish a version from a quantity.
     """
     cel = engine()[0]
     alike: dict[Any, list[Function]] = {}
@@ -186,12 +187,13 @@ def _of_types(calls: Mapping[tuple[str, ...], Any], arguments: tuple[Any, ...]) 
 
 
 class Scope:
-    """The place of rules: a schema, whose type `self` and `oldSelf` have. CelError if rules cannot see its values."""
+    """The schema that rules belong to; its type is the type of `self` and `oldSelf`. Raises CelError if rules cannot
+    see the schema's values."""
 
     def __init__(self, node: Node, *, root: bool = False) -> None:
         declared = declared_type(node, root=root)
         if declared is None:
-            raise CelError("the schema says no type, so that no rule can see the value")
+            raise CelError("the schema has no type, so no rule can see the value")
         self._sizes = celcost.sized(node, root=root) or celcost.Sized("dyn")
         messages = list(messages_in(declared, itertools.count()))
         cel, extensions, bindings = engine()
@@ -204,8 +206,8 @@ class Scope:
 
     def most_cost(self, expression: str, wanted: Literal["bool", "string"], *,
                   optional_old: bool = False) -> int | None:
-        """The greatest estimated cost of an expression; None if it does not have the wanted type. CelError with the
-        compiler's text if it does not compile."""
+        """The greatest estimated cost of an expression; None if its type is not the wanted one. Raises CelError, with
+        the compiler's text, if the expression does not compile."""
         refuse_own_names(expression)
         if not optional_old:
             found = compiled(self._plain, expression)
@@ -217,12 +219,12 @@ class Scope:
 
     @property
     def most_times(self) -> int:
-        """The most values of this place in one request."""
+        """How many values of this schema fit into one request, at most."""
         return celcost.most_times(self._sizes)
 
 
 def refuse_own_names(expression: str) -> None:
-    """Raise CelError for the names of `celmacros`: only the engine knows them, an API server does not."""
+    """Raise CelError for the names that `celmacros` uses: the engine knows these names, but an API server does not."""
     if found := re.search(r"(?<![\w.])(?:(cel)\s*\.\s*bind|(kubernetes__\w+))\s*\(", bare(expression)):
         raise CelError(f"ERROR: <input>: undeclared reference to '{found[1] or found[2]}' (in container '')")
 
@@ -238,7 +240,7 @@ def compiled(environment: Any, expression: str) -> Any:
     try:
         return environment.compile(whole)
     except RuntimeError as error:
-        text = cleaned(str(error) if whole == expression else "\n".join(  # whose columns are not those of the rule
+        text = cleaned(str(error) if whole == expression else "\n".join(  # the columns are not the rule's
             re.sub(r"<input>:\d+:\d+: ", "<input>: ", line) for line in str(error).split("\n") if line[:3] != " | "))
         raise CelError(text.replace("<input>:2:", "<input>:1:") if "oldSelf__given" in expression else text) from None
 
@@ -259,7 +261,7 @@ _NO_OVERLOAD = re.compile(r"(<input>:\d+:)(\d+)(: found no matching overload for
 
 
 def _of_receiver(found: re.Match[str]) -> str:
-    """A method without an overload, with its receiver before its arguments."""
+    """An error about a method's overload as cel-go writes it: the receiver before the arguments."""
     place, column, what, name, receiver, arguments, line = found.groups()
     if not re.search(rf"\.\s*{name}\s*$", line[:int(column) - 1]):
         return found[0]
@@ -267,7 +269,8 @@ def _of_receiver(found: re.Match[str]) -> str:
 
 
 def _at_its_beginning(found: re.Match[str]) -> str:
-    """An unknown name as cel-go reports it: without the fields behind it, and where it begins."""
+    """An error about an unknown name as cel-go writes it: without the fields behind the name, at the name's beginning.
+    """
     place, column, what, name, fields, rest, lines = found.groups()
     begin = max(int(column) - len(f"{name}.{fields}".rpartition(".")[0]), 1)
     return f"{place}{begin}{what}{name}{rest}" + re.sub(r"\.*\^$", "." * (begin - 1) + "^", lines)
@@ -275,7 +278,8 @@ def _at_its_beginning(found: re.Match[str]) -> str:
 
 @functools.cache
 def _runtime() -> tuple[Any, Any]:
-    """The environment in which every rule runs, without types: the compiler has checked them before."""
+    """The environments in which rules run, without and with optional old values. They have no types: `Scope` has
+    already checked the types."""
     cel, extensions, bindings = engine()
     pool = pool_of(())
     made, own, value = library(typed=False, classes=opaque_classes(pool)), {"self": cel.Type.DYN}, cel.Type.DYN
@@ -285,7 +289,7 @@ def _runtime() -> tuple[Any, Any]:
 
 
 class Values:
-    """A value (already `convert`ed) and the old one, passed to the engine once for all rules of a place."""
+    """A value and the old value, both from `convert`, passed to the engine once for all rules of a schema."""
 
     def __init__(self, value: Any, old: Any = NOTHING) -> None:
         self._value, self._old = value, old
@@ -312,14 +316,14 @@ class Program:
     optional_old: bool
 
     def holds(self, value: Any) -> bool:
-        """Whether a rule without oldSelf is true for a value; False for an error, which `run` raises."""
+        """Whether a rule without oldSelf is true for a value; False for an error (`run` raises the error)."""
         try:
             return self.expression.eval(_runtime()[0].Activation({"self": value})).value() is True
         except RuntimeError:
             return False
 
     def run(self, values: Values) -> Any:
-        """The result of the expression; CelError if there is none."""
+        """The result of the expression. Raises CelError if there is no result."""
         try:
             found = self.expression.eval(values.bound(optional_old=self.optional_old))
         except RuntimeError as error:
@@ -331,14 +335,14 @@ class Program:
 
 @functools.lru_cache(maxsize=4096)
 def program(expression: str, *, optional_old: bool = False) -> Program:
-    """An expression, compiled to run; it must have passed `Scope.check`."""
+    """An expression, compiled to run. `Scope.most_cost` must have accepted it."""
     plain, optional = _runtime()
     return Program(compiled(optional if optional_old else plain,
                              _OPTIONAL_OLD % expression if optional_old else expression), optional_old)
 
 
 def convert(node: Node, expressions: Iterable[str], *, root: bool = False) -> Converter | None:
-    """A function that converts a JSON value under the schema for `Program.run`, as far as these expressions see it;
+    """A function that converts a JSON value of the schema for `Program.run`, as far as these expressions see the value;
     None if no conversion is needed."""
     return converter(node, timestamp, duration, root=root, only=fields_named(expressions, node, root=root))
 
@@ -371,7 +375,7 @@ def authorizer_values(classes: Mapping[str, Any], request: Mapping[str, Any]) ->
 
 @functools.cache
 def _environments() -> tuple[Any, Any, Mapping[str, Any]]:
-    """Return the environment that checks conditions, the one that runs them, and the classes of opaque values."""
+    """The environment that checks conditions, the environment that runs them, and the classes of opaque values."""
     cel, extensions, bindings = engine()
     known = list(messages_in(REQUEST, itertools.count()))
     objects = dict.fromkeys(_OBJECTS, cel.Type.DYN)
@@ -389,7 +393,7 @@ class Condition:
     """An expression that is true or false for a request."""
 
     def __init__(self, expression: str) -> None:
-        """Raises CelError if it does not compile or is not a boolean, MissingExtra without the extra `cel`."""
+        """Raises CelError if `expression` does not compile or is not boolean, MissingExtra without the extra `cel`."""
         checking, running, self._classes = _environments()
         try:
             refuse_own_names(expression)
@@ -401,8 +405,8 @@ class Condition:
         self._program, self._running = compiled(running, expression), running
 
     def holds(self, shown: Any, old: Any, request: Any, decide: Decide | None = None) -> bool:
-        """Whether it is true for the objects (None for none) and the request, plain values; `decide` answers the checks
-        of `authorizer`. Raises CelError."""
+        """Whether the condition is true for the object, the old object (None for none) and the request, all as plain
+        values. `decide` answers the checks of `authorizer`. Raises CelError."""
         data = {"object": shown, "oldObject": old, "request": request, **authorizer_values(self._classes, request)}
         if decide is not None:
             deciding.set(decide)

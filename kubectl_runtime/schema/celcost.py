@@ -1,14 +1,15 @@
 """The greatest cost of a rule, as an API server estimates it before it accepts a definition.
 
-The estimate follows the checked expression: each step has a price; a step that walks through a text, a list or a map
-costs as much as the largest such value; a loop multiplies the cost of its body. Sizes come from the schema's
+The estimate follows the checked expression. Each step has a price. A step that walks through a text, a list or a map
+costs as much as the largest such value, and a loop multiplies the cost of its body. Sizes come from the schema's
 `maxItems`, `maxProperties` and `maxLength`; without a limit a value may fill a request of 3 MiB. The cost of a rule
 below a list or map counts once for each element.
 
 The prices, and the places where a size is looked up, are those of cel-go's `checker.Cost` and of Kubernetes'
-`CostEstimator`, oddities included, so that both accept the same definitions: a number read from the object
-has size 0, and a field whose name is a reserved word has no known size when it is written unescaped. The expression
-comes from the engine as a protobuf message; its macros of two variables (`celmacros.py`) are priced as cel-go's own.
+`CostEstimator`, so that an API server accepts the same definitions. This includes oddities: a number read from the
+object has size 0, and a field whose name is a reserved word has no known size when it is written unescaped. The
+expression comes from the engine as a protobuf message; macros of two variables (`celmacros.py`) are priced as cel-go's
+own macros.
 """
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ _UNKNOWN: Range = (0, _MOST)
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """How large the values of a schema can be: their greatest size (elements, entries, characters), and the least
-    number of bytes of one of them in JSON."""
+    """How large the values of a schema can be: `most` is their greatest size (elements, entries, characters), `least`
+    the smallest number of bytes of one value in JSON."""
 
     kind: str
     most: int = 0
@@ -93,12 +94,12 @@ def _text(node: Node, limit: int | None) -> Sized:
 
 
 def most_times(found: Sized) -> int:
-    """The most values with these sizes that fit into a request."""
+    """How many values with these sizes fit into a request, at most."""
     return _REQUEST // (found.least + 1)
 
 
 def elements_below(node: Node) -> int | None:
-    """The most elements or entries of a value under this schema; 1 for any other type, None without a limit."""
+    """The maximum number of elements or entries of a value of this schema; 1 for other types, None without a limit."""
     key = {"array": "maxItems", "object": "maxProperties" if node.get("additionalProperties") else ""}.get(
         node.get("type") or "")
     if not key:
@@ -115,7 +116,7 @@ def excess(what: str, cost: int, limit: int) -> str:
 
 
 def times(left: int, right: int) -> int:
-    """The product, at most the largest unsigned integer of 64 bits."""
+    """The product, capped at the largest unsigned integer of 64 bits."""
     return min(left * right, _MOST)
 
 
@@ -143,7 +144,7 @@ def _union(left: Range, right: Range) -> Range:
 
 
 def _message(data: bytes) -> dict[int, list[Any]]:
-    """A protobuf message: the values by field number, texts and messages as bytes."""
+    """A decoded protobuf message: the values by field number; texts and messages are bytes."""
     found: dict[int, list[Any]] = {}
     at = 0
     while at < len(data):
@@ -173,7 +174,7 @@ _PRIMITIVES = {1: "bool", 2: "int", 3: "int", 4: "double", 5: "string", 6: "byte
 _KNOWN = {1: "dyn", 2: "timestamp", 3: "duration"}
 _OF_FIXED_SIZE = ("bool", "double", "duration", "int", "timestamp")
 _OPAQUE_BY_NAME = {b"kubernetes.Quantity": 1, b"kubernetes.IP": 1, b"kubernetes.CIDR": 1, b"kubernetes.Semver": 1,
-                   b"kubernetes.Format": 7}  # what a comparison of two costs
+                   b"kubernetes.Format": 7}  # the price of comparing two of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ def _type_of(data: bytes) -> _Type:
 
 
 class _Expr:
-    """A node: its kind is the number of the field that is there in the message `Expr`."""
+    """A node of an expression. `kind` is the number of the field that is set in the message `Expr`."""
 
     __slots__ = ("args", "body", "id", "kind", "name", "target")
 
@@ -227,8 +228,8 @@ _CONSTANT, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """A place below a variable. Paths share their memory as slices do in Go: one that is made longer can change
-    another of the same origin, and cel-go's estimate depends on it."""
+    """A place below a variable. Paths share their memory as slices do in Go: extending one path can change another path
+    of the same origin, and cel-go's estimate depends on this."""
 
     memory: list[str]
     length: int
@@ -283,7 +284,8 @@ def most_cost(serialized: bytes, root: Sized) -> int:
 
 
 class _Estimate:
-    """One expression. Costs are found in the order of cel-go, since sizes are kept with the nodes on the way."""
+    """The estimate for one expression. Costs are computed in cel-go's order, because sizes are stored with the nodes on
+    the way."""
 
     def __init__(self, checked: dict[int, list[Any]], root: Sized) -> None:
         self._root, self._expr = root, _Expr(checked[4][0])
@@ -295,7 +297,7 @@ class _Estimate:
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, _Entry] = {}
         self._locals: dict[str, list[_Local]] = {}
-        self._walked: dict[str, _Expr] = {}  # names of ours -> the list or map that a macro of two variables walks
+        self._walked: dict[str, _Expr] = {}  # our name -> the list or map that a two-variable macro walks
 
     def cost_of_all(self) -> Range:
         return self._cost(self._expr)
@@ -390,7 +392,7 @@ class _Estimate:
         return cost
 
     def _expanded(self, expr: _Expr, name: str, value: _Expr, result: _Expr) -> Range:
-        """The cost of what a macro was rewritten to."""
+        """The cost of a rewritten macro."""
         if value.name == "kubernetes__validate":
             text = value.args[1]
             cost = _plus(self._cost(value.args[0]), self._cost(text))
@@ -429,7 +431,7 @@ class _Estimate:
         self._locals.setdefault(name, []).append(_Local(self._path(value), self._size(value), self._entry(value)))
 
     def _push_each(self, name: str, walked: _Expr, part: str) -> None:
-        """A variable for each element; `part` is key or value in macros of two variables."""
+        """Bind a variable for each element; `part` is key or value in macros of two variables."""
         entry = self._entry(walked)
         is_list = (entry.kind if entry else self._type(walked).kind) == "list"
         is_value = part == "value" or (is_list and not part)
@@ -589,7 +591,7 @@ class _Estimate:
 
     @staticmethod
     def _converted(overload: str, given: list[Range]) -> Range | None:
-        """The size of a text or of bytes made from the other, or of a quoted text."""
+        """The size of a text converted to bytes or of bytes converted to text, or of a quoted text."""
         if overload == "string_to_bytes":
             return given[0][0], given[0][1] * 4 & _MOST
         if overload == "bytes_to_string":
@@ -600,7 +602,7 @@ class _Estimate:
         return _UNKNOWN if argument.size is None else argument.size
 
     def _looked_up(self, argument: _Argument) -> Range:
-        """The size of an argument of a function of Kubernetes: its own, or else the size of the field that it reads."""
+        """The size of an argument of a Kubernetes function: its own size, or the size of the field that it reads."""
         return argument.size or self._size_at(argument.path) or _UNKNOWN
 
     def _element(self, argument: _Argument) -> _Argument | None:
@@ -614,7 +616,7 @@ class _Estimate:
 
     def _library_call(self, expr: _Expr, target: _Argument | None,
                       arguments: list[_Argument]) -> tuple[Range, Range | None] | None:
-        """The cost of a function of Kubernetes or of cel-go's extensions; None for another."""
+        """The cost of a function of Kubernetes or of cel-go's extensions; None for other functions."""
         name, sizes = expr.name, [self._looked_up(argument) for argument in arguments]
         if name == "_==_":
             return self._equality(arguments)
@@ -704,7 +706,7 @@ def _matching(text: Range, pattern: Range) -> Range:
 def _replaced(text: Range, old: Range, new: Range) -> Range:
     """The size of a text with all `old` replaced by `new`."""
     def bound(size: int, parts: int, kept: bool) -> tuple[int, int]:
-        """(how often it is replaced, what stays of the text)."""
+        """(the number of replacements, the size of the text that remains)."""
         if parts == 0:
             return min(size + 1, _MOST), size
         return (0, size) if kept else (math.ceil(float(size) / float(parts)), 0)

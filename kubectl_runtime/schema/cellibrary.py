@@ -2,9 +2,9 @@
 
 Each `Function` has a signature in a small language that the engine translates: names for scalars, ``[T]`` for lists,
 ``{T}`` for maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values. Functions
-get and return opaque values as canonical texts, so that equal values have equal texts. A ValueError of a function is an
-error of the rule. `authorizer_functions` are the methods of `authorizer`: expressions of policies and conditions of
-webhooks have it, rules of a CRD do not. `celmacros.py` has formats and macros of two variables.
+get and return opaque values as canonical texts, so that equal values have equal texts. A ValueError in a function
+becomes an error of the rule. `authorizer_functions` are the methods of `authorizer`, which admission policies and
+match conditions of webhooks have, but rules of a CRD do not. `celmacros.py` has formats and macros of two variables.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver", "Format", AUTHORIZER, PATH_
           DECISION)
 
 Decide = Callable[[Mapping[str, str]], tuple[bool, str, str]]
-"""Takes the attributes of a check; returns whether it is allowed, why, and an error. The keys are those of
+"""Takes the attributes of a check. Returns whether the check is allowed, why, and an error. The keys are those of
 ResourceAttributes, or path and verb; `account` (NAMESPACE:NAME) is a ServiceAccount to check instead of the user."""
 
 deciding: ContextVar[Decide] = ContextVar("deciding")
-"""Decides the checks of the expression that this thread evaluates."""
+"""The function that decides the checks of the expression that this thread evaluates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _url(text: str) -> str:
     parts = urlsplit(text)
     if not (parts.scheme or text.startswith("/")) or re.search(r"[\x00-\x20\x7f]", text):
         raise ValueError(f"URL parse error: {text!r}: invalid URI for request")
-    parts.port  # noqa: B018 - raises ValueError for a wrong one
+    parts.port  # noqa: B018 - raises ValueError for a wrong port
     return text
 
 
@@ -226,7 +226,7 @@ def _semver(text: str) -> str:
 
 
 def _normalized(text: str, normalize: bool) -> str:
-    """With `normalize`: without a leading v and leading zeros, and with missing numbers added."""
+    """The version in `text`; `normalize` drops a leading v and leading zeros, and adds missing numbers."""
     if not normalize:
         return _semver(text)
     numbers, mark, rest = re.fullmatch(r"v?([^-+]*)([-+]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
@@ -260,7 +260,8 @@ def _versions() -> Iterator[Function]:
 
 
 def authorizer_functions() -> Iterator[Function]:
-    """The functions of `authorizer`: a check collects what is asked, a decision is its answer, both as JSON texts."""
+    """The functions of `authorizer`. A check collects the attributes to check, a decision is the answer; both are JSON
+    texts."""
     yield _asking("path", AUTHORIZER, PATH_CHECK)
     yield _asking("group", AUTHORIZER, GROUP_CHECK)
     yield _asking("resource", GROUP_CHECK, RESOURCE_CHECK)

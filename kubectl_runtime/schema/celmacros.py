@@ -1,4 +1,5 @@
-"""Rewrites two features of cel-go that the engine lacks, macros of two variables and named formats, as text for it.
+"""Rewrites the text of expressions that use two features of cel-go that the engine lacks: macros of two variables, and
+named formats.
 
 - `list.all(i, v, P)`, `map.exists(k, v, P)`, `existsOne`, `exists_one`: over indexes or keys, with the value as `v`
 - `transformList(i, v, T)`, `transformList(i, v, P, T)`: a list of the results
@@ -7,12 +8,12 @@
 - `format.named("uri")`: the format, or none
 
 The engine accepts neither new macros nor functions that return optional values. Therefore the expanded expression binds
-the receiver to a name, and makes optional values itself:
+the receiver to a name, and makes the optional values itself:
 
     self.all(k, v, v > 0)     cel.bind(r, self, kubernetes__keys(r).all(k, cel.bind(v, r[k], v > 0)))
 
-An expression without these names stays as it is. So does an expression that cannot be parsed: the compiler then reports
-its error. An error of the compiler in an expanded text names no column. Each step counts as one of the engine's 10,000
+An expression without these names stays as it is. So does an expression that cannot be parsed, because the compiler
+reports the error. A compiler error in an expanded text names no column. Each step counts as one of the engine's 10,000
 iterations, and each bound name as one of its 32 levels. The time is linear in the length of the text.
 """
 from __future__ import annotations
@@ -40,7 +41,7 @@ _NAMES = {*_TESTS, *_TRANSFORMS, "validate", "named"}
 
 @functools.lru_cache(maxsize=4096)
 def expanded(expression: str) -> str:
-    """An expression in terms of what the engine has; the same where nothing has to be rewritten."""
+    """`expression` rewritten for the engine; unchanged if nothing has to be rewritten."""
     if not _CANDIDATE.search(expression):
         return expression
     try:
@@ -50,12 +51,12 @@ def expanded(expression: str) -> str:
 
 
 class _NotReadable(Exception):
-    """Brackets that do not match, or more than any rule has: the compiler says what is wrong."""
+    """Brackets do not match, or there are more than in any real rule. The compiler reports the error."""
 
 
 class _Expansion:
-    """The expansion of one expression. A value is one piece together with the fields, calls and indexes that follow
-    it."""
+    """The expansion of one expression. A value is a piece of text together with the fields, calls and indexes that
+    follow it."""
 
     def __init__(self, expression: str) -> None:
         self._tokens = [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(expression)]
@@ -72,7 +73,7 @@ class _Expansion:
             raise _NotReadable
         parts: list[str] = []
         pieces: list[str] = []
-        start: int | None = None  # where the value began to which the next field, call or index belongs
+        start: int | None = None  # start of the value that the next field, call or index applies to
         while self._at < len(self._tokens):
             kind, text = self._tokens[self._at]
             self._at += 1
@@ -116,7 +117,7 @@ class _Expansion:
         return start
 
     def _call(self, receiver: str, name: str, given: list[str]) -> str | None:
-        """The text that stands for a call; None for a call that stays."""
+        """The text that replaces a call; None for a call that stays as it is."""
         if name == "validate" and len(given) == 1:
             found = self._name()
             return (f"cel.bind({found}, kubernetes__validate({receiver}, {given[0]}), "

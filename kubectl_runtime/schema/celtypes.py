@@ -2,11 +2,11 @@
 
 As in apiextensions-apiserver (`SchemaDeclType`, `UnstructuredToVal`): an object with properties is a message,
 additionalProperties make a map, `date` and `date-time` are timestamps, `duration` is a duration, `byte` is bytes, and
-`number` is a double. Rules cannot name values without a type (preserved unknown fields). Names that are not identifiers
-of CEL are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``, have both
-names. One difference: a list of type set or map is an ordinary list here, also for ``==`` and ``+``.
+`number` is a double. Rules cannot name values without a type (preserved unknown fields). Names that are not CEL
+identifiers are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``, have
+both names. One difference: a list of type set or map is an ordinary list here, also for ``==`` and ``+``.
 
-The types are passed to the engine as protobuf messages. Only cel.py and this module import protobuf, when needed.
+The types are passed to the engine as protobuf messages. Only cel.py and this module import protobuf, on first use.
 """
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Type = Scalar | ListOf | MapOf | Message
 
 
 def escape(name: str) -> str | None:
-    """The identifier of a property in rules; None if there is none."""
+    """The identifier of a property in rules; None if rules cannot name the property."""
     if name in _RESERVED or name in _KEYWORDS:
         return f"__{name}__"
     escaped = re.sub(r"__|[.\-/]", lambda found: _ESCAPES[found[0]], name)
@@ -76,7 +76,7 @@ def identifiers(name: str) -> tuple[str, ...]:
 
 
 def properties_of(node: Node, *, root: bool = False) -> dict[str, Node]:
-    """The properties of an object, including those that every resource has if it is a resource."""
+    """The properties of an object; for a resource, including the properties that every resource has."""
     own = node.get("properties") or {}
     if not (root or node.get("x-kubernetes-embedded-resource")) or _declares(own, _RESOURCE):
         return dict(own)
@@ -84,14 +84,14 @@ def properties_of(node: Node, *, root: bool = False) -> dict[str, Node]:
 
 
 def _declares(own: Mapping[str, Node], wanted: Mapping[str, Node]) -> bool:
-    """Whether properties include the wanted ones, with their types; then their limits count."""
+    """Whether `own` declares all wanted properties with their types; if so, the limits in `own` count."""
     return all((found := own.get(name) or {}).get("type") == node["type"]
                and _declares(found.get("properties") or {}, node.get("properties") or {})
                for name, node in wanted.items())
 
 
 def declared_type(node: Node, *, root: bool = False) -> Type | None:
-    """The type that rules see for a schema; None if they cannot see it."""
+    """The type that rules see for a schema; None if rules cannot see its values."""
     if node.get("x-kubernetes-int-or-string"):
         return "dyn"
     kind = "object" if root or node.get("x-kubernetes-embedded-resource") else node.get("type")
@@ -114,8 +114,8 @@ _SELF = re.compile(r"\b(?:self|oldSelf)\b(?:\s*\.\s*\??\s*([A-Za-z_]\w*+)(?!\s*\
 
 
 def fields_named(expressions: Iterable[str], node: Node, *, root: bool = False) -> frozenset[str] | None:
-    """The properties of `self` and `oldSelf` that expressions name; it may include more, from string literals and
-    comments. None if `self` is used as a whole, or is not an object with properties."""
+    """The properties of `self` and `oldSelf` that expressions name, including names in string literals and comments.
+    None if `self` is used as a whole, or is not an object with properties."""
     declared = {shown: name for name in properties_of(node, root=root) for shown in identifiers(name)}
     named = {found[1] or "" for expression in expressions for found in _SELF.finditer(expression)}
     return frozenset(declared[name] for name in named) if declared and named <= declared.keys() else None
@@ -123,10 +123,10 @@ def fields_named(expressions: Iterable[str], node: Node, *, root: bool = False) 
 
 def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: Callable[[timedelta], Any], *,
               root: bool = False, only: frozenset[str] | None = None) -> Converter | None:
-    """A function that converts a JSON value under the schema to the value that rules see; None if it is the same.
+    """A function that converts a JSON value of the schema to the value that rules see; None if both are the same.
 
-    `only`: for an object convert only these properties, since the engine copies all that it is given. The function
-    raises ValueError for a value that its type does not allow.
+    `only`: convert only these properties of an object, since the engine copies everything that is passed to it. The
+    function raises ValueError for a value that its type does not allow.
     """
     declared = declared_type(node, root=root)
     if declared == "double":
@@ -157,21 +157,21 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
 
 
 def _whole(value: Any) -> Any:
-    """The value; ValueError for a number written as a float, such as 1.0, which the schema's type integer takes."""
+    """`value`. Raises ValueError for a number written as a float, such as 1.0, although the type integer allows it."""
     if isinstance(value, float):
         raise ValueError("invalid data, expected int, got float64")
     return value
 
 
 def _whole_or_text(value: Any) -> Any:
-    """`_whole` for an int-or-string."""
+    """Like `_whole`, for an int-or-string."""
     if isinstance(value, float):
         raise ValueError("invalid data, expected XIntOrString value to be either a string or integer")
     return value
 
 
 def _of_text(make: Converter) -> Converter:
-    """`make` for text; ValueError for a list, which the server accepts instead of a text with a format."""
+    """`make` for text. Raises ValueError for a list, which a schema accepts in place of a text with a format."""
     def convert(value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError("invalid data, expected string, got []interface {}")
@@ -201,7 +201,7 @@ _RESERVED_NUMBERS = range(19000, 20000)  # protobuf reserves these field numbers
 
 
 def pool_of(types: Iterable[tuple[str, Message]]) -> Any:
-    """A descriptor pool of messages, with those of the library; proto2, where names may differ by an underscore."""
+    """A descriptor pool of `types` and the opaque types; proto2, in which names may differ only by an underscore."""
     from google.protobuf import (
         descriptor_pb2,
         descriptor_pool,
@@ -241,7 +241,7 @@ def _fill(target: Any, message: Message, path: str) -> None:
 
 
 def _set_type(field: Any, declared: Type, target: Any, path: str, name: str) -> None:
-    """Messages have no fields for lists of lists and the like: inside an object they are not typed."""
+    """Set the type of a field. Messages have no fields for nested lists and maps, so these are not typed."""
     if isinstance(declared, Message):
         _fill(target.nested_type.add(name=name), declared, f"{path}.{name}")
         field.type, field.type_name = _MESSAGE, f"{path}.{name}"

@@ -1,6 +1,6 @@
 """The types and formats that the API server checks in custom resources, and the ranges of its number formats.
 
-The list is that of apiextensions-apiserver (`supportedVersionedFormats`), the rules those of its copy of go-openapi's
+The list is apiextensions-apiserver's (`supportedVersionedFormats`), and the rules are those of its copy of go-openapi's
 strfmt. Other formats are not checked; the server warns about them when the CRD is written. Two rules are surprising: if
 a schema has a format, the error for a value of the wrong type comes from the formats and not from the types, unless the
 value is text or a list; and a list is accepted instead of a text with a format.
@@ -8,7 +8,7 @@ value is text or a list; and a list is accepted instead of a text with a format.
 Durations are in Go's notation (``1h30m``, ``-1.5s``), or a number with the name of its unit (``3 days``), as in
 go-openapi's `strfmt.ParseDuration`.
 
-Names and label values: each check returns what is wrong, in the words of the API server (an empty list: nothing).
+Each check of a name or label value returns a list of errors in the API server's words; an empty list means valid.
 """
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ from kubectl_runtime.core.meta.metav1 import GoDuration, nanoseconds_of
 _NAMED = re.compile("(?<!\\d)(\\d+)\\s*([A-Za-z\u00b5]+)")
 _UNITS = (("ns nano", 0.001), ("us \u00b5s micro", 1), ("ms milli", 1e3), ("s sec", 1e6), ("m min", 6e7),
           ("h hr hour", 3.6e9), ("d day", 8.64e10), ("w wk week", 6.048e11))
-"""Names, and microseconds; any name that begins with the last one of a unit is valid, too."""
+"""The names of each unit, and its microseconds. Any name that begins with the last name of a unit is valid, too."""
 
 
 def parse_duration(text: str, *, anywhere: bool = False) -> timedelta:
     """The duration in a text, to the microsecond. Raises ValueError for any other text.
 
-    The server adds up whatever it finds `anywhere` in a text (``PT1H`` is an hour); without it the text is one number.
+    The server adds up whatever it finds `anywhere` in a text (``PT1H`` is an hour). Without `anywhere` the text must be
+    one number with a unit.
     """
     try:
         return GoDuration(nanoseconds_of(text)).timedelta
@@ -262,7 +263,7 @@ def known_format(node: Node) -> str:
 
 
 def type_fault(value: Any, node: Node) -> tuple[str, str] | None:
-    """(wanted, found) for a value of the wrong type; None for a value that has the type of a schema."""
+    """(wanted, found) for a value of the wrong type; None for a value of the schema's type."""
     wanted, form = wanted_type(node), known_format(node)
     found = json_type(value)
     if value is None:
@@ -284,7 +285,7 @@ def _is_whole(value: float) -> bool:
     return float(value).is_integer() and abs(value) <= _LARGEST_EXACT
 
 
-# --- names, and the formats that rules know by a name ---------------------------------------------------------------
+# --- names, and the formats that CEL rules can name ------------------------------------------------------------------
 
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -316,7 +317,7 @@ LABEL_VALUE_MESSAGE = ("a valid label must be an empty string or consist of alph
 
 
 def _masked(name: str, prefix: bool) -> str:
-    """The text that is checked for a name. A prefix (generateName) may end with a dash, because characters follow it:
+    """The text to check for a name. A prefix (generateName) may end with a dash, because characters follow it:
     like the real server, replace the dash and the character before it by an "a"."""
     return name[:-2] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
@@ -391,4 +392,4 @@ NAMED_CHECKS: dict[str, Callable[[str], list[str]]] = {
     "labelValue": label_value_errors, "uri": _uri_errors, "uuid": _errors("uuid", "does not match the UUID format"),
     "byte": _errors("byte", "invalid base64"), "date": _errors("date", "invalid date"),
     "datetime": _errors("datetime", "invalid datetime")}
-"""The formats of rules (`format.dns1123Label()`): what is wrong with a text, in the words of the API server."""
+"""The formats in CEL rules (`format.dns1123Label()`), each with a check that returns the API server's errors."""

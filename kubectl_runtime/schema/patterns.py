@@ -21,13 +21,13 @@ _CLASSES = {"d": "0-9", "s": r"\t\n\f\r ", "w": "0-9A-Za-z_"}
 _LITERAL_ESCAPES = "aftnrvx01234567"
 _MOST_REPEATS = 1000
 _LARGEST = 1 << 20
-"""The most characters of a translated pattern: each class of a script has thousands."""
+"""The maximum length of a translated pattern: each Unicode class takes thousands of characters."""
 _REPEAT = re.compile(r"\{(\d+)(,(\d*))?\}")
 _GROUP = re.compile(r"\(\?(?:P?<(\w+)>|([imsU-]*)([:)]))")
 
 
 class PatternError(ValueError):
-    """A pattern that Go's regular expressions do not support; the text is that of Go's parser."""
+    """A pattern that Go's regular expressions do not support; the text is the message of Go's parser."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -44,7 +44,7 @@ def _wrong(what: str, where: str) -> PatternError:
 
 
 class _Translation:
-    """One pass over a pattern; `open` has for each open group the groups that flags in its middle opened."""
+    """One pass over a pattern. `open`: for each open group, how many more groups the flags in its middle opened."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.out = pattern, 0, list[str]()

@@ -1,7 +1,7 @@
 """Expressions of admission policies: validations, messages, variables and mutations. `cel.py` has the engine.
 
-An expression sees `object`, `oldObject`, `request`, `namespaceObject`, `authorizer` (except messages) and, if the
-policy has them, `variables` and `params`. Fields of `request` and `variables` are typed; a wrong name is refused.
+An expression sees `object`, `oldObject`, `request`, `namespaceObject`, `authorizer` (not in messages) and, if the
+policy has them, `variables` and `params`. Fields of `request` and `variables` are typed, so a wrong name is refused.
 
 Mutations build their result with types that the engine does not have: ``Object{metadata: Object.metadata{…}}`` and
 ``JSONPatch{op: "add", …}``. They are rewritten to map literals with the same fields before they are compiled.
@@ -105,7 +105,7 @@ class Expressions:
 
     def add_variable(self, name: str, expression: str) -> None:
         """Define a variable for the following expressions. Raises CelError."""
-        self._types[name] = "dyn"  # for a variable that does not compile, too: then only that is an error
+        self._types[name] = "dyn"  # also if it does not compile, so that only the variable is an error
         result = self._check(expression, ANY, without=name)
         self._types[name] = _BY_RESULT.get(result, "dyn")
         self._variables[name] = expression
@@ -145,7 +145,7 @@ class Expressions:
             raise CelError(f"expression '{expression}' resulted in error: {why}") from None
 
     def _values_of(self, named: Mapping[str, None], values: Values) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values of variables, and the errors of the others. Each is evaluated once, when it is first named."""
+        """The values of variables, and the errors of variables without a value. Each is evaluated when first named."""
         for name in named:
             if name in self._variables and name not in values.variables and name not in values.failures:
                 try:
@@ -169,7 +169,7 @@ class Expressions:
 
 
 class Values:
-    """What the expressions of a policy see of one request; variables are evaluated when they are needed."""
+    """The values of one request that a policy's expressions see; variables are evaluated when they are needed."""
 
     def __init__(self, shown: Any, old: Any, request: Any, namespace: Any, params: Any = None,
                  decide: Decide | None = None) -> None:

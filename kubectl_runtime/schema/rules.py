@@ -1,7 +1,7 @@
 """The rules of a schema (`x-kubernetes-validations`): checks of the rules, and validation of values by them.
 
-A rule belongs to a schema and sees the value there as `self`, on updates also the old value as `oldSelf`. A rule that
-names `oldSelf` is a transition rule: it is skipped without an old value, unless it has `optionalOldSelf`. On an update
+A rule belongs to a schema and sees the value as `self` and, on updates, the old value as `oldSelf`. A rule that names
+`oldSelf` is a transition rule: it is skipped without an old value, unless it has `optionalOldSelf`. On an update
 other rules are not checked for a value that did not change (ratcheting). Items have an old value only in lists of type
 map. Texts and reasons follow apiextensions-apiserver.
 """
@@ -32,7 +32,7 @@ _LONGEST_MESSAGE = 5120
 
 
 class Costs:
-    """The estimated costs of the rules of one schema, for the limits that an API server has for each rule and for all.
+    """The estimated costs of one schema's rules: an API server limits each rule and all rules together.
 
     `each=False`: a single rule has no limit, as for a schema that an update does not change.
     """
@@ -43,7 +43,7 @@ class Costs:
         self.exceeded: list[Cause] = []
 
     def add(self, field: str, what: str, cost: int) -> list[Cause]:
-        """Count an expression; the cause if it costs too much."""
+        """Count an expression. Returns the cause if the expression costs too much."""
         self._total += cost
         if cost >= celcost.TOTAL_LIMIT // 100:
             self._highest = sorted([*self._highest, (cost, field)], key=lambda known: -known[0])[:4]
@@ -69,7 +69,7 @@ def rule_definition_causes(schema: Node, path: str = "", costs: Costs | None = N
     """The errors of the rules in a structural schema; `path` is the schema's place.
 
     Every rule is compiled against the schema's types. Without the extra `cel` each rule is refused. With `costs` the
-    rules are counted there, and those that cost too much are errors, too.
+    rules are counted there, and rules that cost too much are errors, too.
     """
     found = list(_definitions(schema, path, costs or Costs(each=False), 1, comparable=True, root=True))
     return found if costs is None else found + costs.total_causes(path)
@@ -77,8 +77,8 @@ def rule_definition_causes(schema: Node, path: str = "", costs: Costs | None = N
 
 def _definitions(node: Node, path: str, costs: Costs, count: int | None, *, comparable: bool,
                  root: bool = False) -> Iterator[Cause]:
-    """The errors of a schema, those of its subschemas first. `count`: the most values under it in one object, None
-    without a limit."""
+    """The errors of a schema; the errors of its subschemas come first. `count`: how many values of the schema one
+    object may have; None means no limit."""
     below = celcost.elements_below(node)
     many = None if count is None or below is None else celcost.times(count, below)
     for child, level, place in children(node, path):
@@ -192,10 +192,11 @@ class Rules:
 
     own: tuple[_Rule, ...]
     all_hold: cel.Program | None
-    """All rules except transition rules, combined. It usually holds, and then no single rule has to be checked. None if
-    there are no such rules. Also None if they cannot be combined; then `optional` is set, and each is checked."""
+    """All rules except transition rules, combined into one program. If the program holds, which is usual, no single
+    rule has to be checked. None if there are no such rules, or if they cannot be combined. In the second case
+    `optional` is set, and each rule is checked."""
     optional: bool
-    """A rule may fail for a value without an old value although `all_hold` is true."""
+    """Whether a rule may fail for a value without an old value although `all_hold` is true."""
     convert: Callable[[Any], Any] | None
     kind: str
     properties: Mapping[str, Rules]
@@ -238,7 +239,7 @@ class Rules:
         return json.dumps([item.get(key) for key in self.keys] if isinstance(item, dict) else None)
 
     def _hold_at_once(self, value: Any) -> bool:
-        """Whether no rule of this place can fail for a value without an old value."""
+        """Whether no rule of this schema can fail for `value`, which has no old value."""
         if self.optional:
             return False
         try:
@@ -325,7 +326,7 @@ def _all_hold(rules: Iterable[_Rule]) -> cel.Program | None:
         return cel.program(plain[0]) if plain else None
     try:
         return cel.program(" && ".join(f"({text}\n)" for text in plain))
-    except CelError:  # combined they nest too deep, or one of them only compiles alone
+    except CelError:  # combined, the rules nest too deep, or a rule compiles only alone
         return None
 
 
@@ -338,7 +339,7 @@ def _ready(rule: Node, schema: Node, *, root: bool) -> _Rule:
 
 def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NOTHING,
                   path: str = "") -> list[Cause]:
-    """The errors of the schema and, if the value has the right shape, those of the rules."""
+    """The errors of the schema (`found`) and, if the value has the right shape, the errors of the rules."""
     if rules is None:
         return found
     if any(cause.reason in _BLOCKING for cause in found):

@@ -67,7 +67,7 @@ RESOURCE_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
-    """Drop what the schema does not declare; returns the dropped paths, sorted (``bogus``, ``spec.list[0].x``).
+    """Drop fields that the schema does not declare; returns the dropped paths, sorted (``bogus``, ``spec.list[0].x``).
 
     apiVersion, kind and metadata of the object and of embedded resources stay; metadata is not checked.
     """
@@ -79,7 +79,7 @@ def prune(obj: dict[str, Any], node: Node | None) -> list[str]:
 
 
 def prune_value(value: Any, node: Node) -> list[str]:
-    """`prune` inside an object, as for a default, where apiVersion, kind and metadata are normal fields."""
+    """Like `prune`, for a value inside an object, where apiVersion, kind and metadata are normal fields."""
     dropped: list[str] = []
     _prune(value, node, "", dropped)
     return sorted(path.removeprefix(".") for path in dropped)
@@ -132,7 +132,7 @@ _OWN_TO_THE_OUTSIDE = {
 
 
 def structural_causes(schema: Node, path: str = "") -> list[Cause]:
-    """The reasons why a schema is not structural; `path` is its place."""
+    """The reasons why a schema is not structural; `path` is the schema's place."""
     found = [*_invariants(schema, "root", path), *_completeness(schema, path)]
     return sorted(found, key=Cause.text)
 
@@ -148,7 +148,7 @@ def children(node: Node, path: str) -> Iterator[tuple[Node, Level, str]]:
 
 
 def branches(node: Node, path: str) -> Iterator[tuple[Node, str]]:
-    """(schema, path) of the subschemas in a schema's junctors (allOf, anyOf, oneOf, not)."""
+    """(schema, path) of the subschemas in a schema's allOf, anyOf, oneOf and not."""
     for junctor in JUNCTORS:
         for index, branch in enumerate(node.get(junctor) or ()):
             yield branch, f"{path}.{junctor}[{index}]"
@@ -193,7 +193,7 @@ def wrong_type(path: str, kind: str, detail: str) -> Cause:
 
 
 def _int_or_string_branch(node: Node) -> str:
-    """The junctor in which an int-or-string may name its types: "anyOf", the first of "allOf", or "" elsewhere."""
+    """The keyword in which an int-or-string names its types: "anyOf", "allOf" (in its first schema), or "" for none."""
     if node.get("anyOf") == _INT_OR_STRING_BRANCHES:
         return "anyOf"
     first = (node.get("allOf") or [{}])[0]
@@ -231,7 +231,7 @@ def _resource_field_causes(properties: Node, path: str) -> Iterator[Cause]:
 
 
 def _completeness(node: Node, path: str) -> Iterator[Cause]:
-    """Only the junctors of the root are checked, as on the real server."""
+    """Only allOf, anyOf, oneOf and not of the root are checked, as on the real server."""
     for branch, place in branches(node, path):
         yield from _declared(branch, node, place, path)
 
@@ -260,7 +260,7 @@ _TWICE = "FieldValueDuplicate"  # duplicates in lists are not checked in a defau
 
 
 def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
-    """All errors of a version's `openAPIV3Schema` except those of its rules; `path` is its place."""
+    """All errors of a version's `openAPIV3Schema` except the errors of its rules; `path` is the schema's place."""
     found = list(_keyword_causes(schema, path))
     if schema.get("nullable"):
         found.append(validation.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
@@ -271,7 +271,7 @@ def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
 
 
 def every_node(schema: Node, path: str = "") -> Iterator[tuple[Node, str]]:
-    """(schema, path) of a schema and all of its subschemas, junctors included."""
+    """(schema, path) of a schema and all of its subschemas, including those in allOf, anyOf, oneOf and not."""
     yield schema, path
     for child, _, place in children(schema, path):
         yield from every_node(child, place)
@@ -429,7 +429,7 @@ def resolve_field(path: str, schema: Schema) -> tuple[Schema | None, str]:
 
 
 def leads_somewhere(path: str, node: Mapping[str, Any]) -> bool:
-    """Whether the `fieldPath` of a rule, ``.a.b`` or ``.a['b']``, is that of a field below a schema."""
+    """Whether the `fieldPath` of a rule, ``.a.b`` or ``.a['b']``, leads to a field below a schema."""
     found: Any = node
     parts = list(_PATH_PART.finditer(path))
     if "".join(part[0] for part in parts) != path:

@@ -1,10 +1,10 @@
 """Validation of custom resources by the OpenAPI keywords of their schema: types, required, enum, bounds, patterns,
-formats, junctors, list types.
+formats, allOf, anyOf, oneOf and not, list types.
 
 CEL rules (``x-kubernetes-validations``) are in rules.py. An update may keep what was wrong before (ratcheting): a value
-that equals the old value at its place is not checked again. In lists of type set and map (``x-kubernetes-list-type``)
-no item, or no key, may occur twice; the real server checks this separately from the other keywords, and names the keys
-of maps in brackets: ``spec.ports[web][1]``.
+that equals the old value at its place is not checked again. No item may occur twice in a list of type set, and
+no key in a list of type map (``x-kubernetes-list-type``). The real server checks this separately from the other
+keywords, and writes keys of maps in brackets: ``spec.ports[web][1]``.
 
 A `Cause` is one wrong field; there is a constructor for each kind of the real server's ``field.Error``. Texts are the
 real server's, since kubectl prints them and controllers match them.
@@ -167,7 +167,7 @@ def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str =
 
 
 def below(path: str, found: Iterable[Cause]) -> list[Cause]:
-    """The causes of a value that was checked separately and belongs at `path`: their texts name places inside of it."""
+    """The causes of a value that was checked by itself and belongs at `path`. Texts keep places inside the value."""
     return [replace(cause, field=path + (f".{cause.field}" if cause.field not in ("", "<nil>") else ""))
             for cause in found]
 
@@ -316,7 +316,7 @@ def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
 
 
 def _junctor(path: str, told: str) -> Cause:
-    """A cause as the real server makes it: with the place in the text, and without a field."""
+    """The cause for allOf, anyOf, oneOf or not, like the real server's: with the place in the text, without a field."""
     return invalid_value("<nil>", "", f'"{path}" {told}')
 
 
@@ -325,10 +325,11 @@ def _fits(value: Any, node: Node) -> bool:
 
 
 def _nearest(value: Any, branches: Sequence[Node]) -> Node:
-    """The schema that comes nearest to a value when none fits: the one with the most checks that succeeded.
+    """The schema that comes nearest to a value when none fits: the schema with the most successful checks.
 
     Checks are counted as in the server's copy of go-openapi: each group of checks that applies to a value counts once,
-    whatever the result; those of numbers, lists and junctors count once more, and so does a type that fits.
+    whatever the result. The groups for numbers, for lists, and for allOf, anyOf, oneOf and not count twice, and a type
+    that fits counts once more.
     """
     return max(branches, key=lambda branch: _checks(value, branch))
 
@@ -336,7 +337,7 @@ def _nearest(value: Any, branches: Sequence[Node]) -> Node:
 def _checks(value: Any, node: Node) -> int:
     if value is None:
         return int(type_fault(value, node) is None)
-    count = 4  # junctors, twice; the enum; the schema itself
+    count = 4  # allOf, anyOf, oneOf and not, twice; the enum; the schema itself
     form = known_format(node)
     if wanted_type(node) or form:
         count += 1 + (type_fault(value, node) is None)

@@ -41,7 +41,7 @@ def test_a_file_that_is_named_is_read_whatever_its_name(folder):
 
 
 def test_a_folder_without_manifests_is_told(tmp_path):
-    with pytest.raises(ManifestError, match=r"it has no file that ends with \.json, \.yaml, \.yml"):
+    with pytest.raises(ManifestError, match=r"the folder has no file that ends with \.json, \.yaml, \.yml"):
         names(tmp_path)
 
 

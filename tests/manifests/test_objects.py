@@ -31,7 +31,7 @@ def test_each_object_tells_its_place():
 @pytest.mark.parametrize(("value", "says"), [
     (5, "x: there is a number where a Kubernetes object is expected"),
     ({"kind": "List", "items": [None]}, "x, item 1: there is null where"),
-    ({"kind": "List", "items": "xx"}, "x: items of List is a text and not a list"),
+    ({"kind": "List", "items": "xx"}, "x: items of List must be a list, not a text"),
 ])
 def test_what_is_no_object_is_refused(value, says):
     with pytest.raises(ManifestError, match=says):
