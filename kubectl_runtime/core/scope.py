@@ -22,11 +22,11 @@ that check its writes.
     family, fences    the run's beginning                      writes of the controller's client and related clients
     trace             `Tracing`                                log records, metrics
 
-One context variable holds the scope. It applies to the thread that entered it, and to copies of that context
-(`contextvars.copy_context`, `asyncio.to_thread`), until it is left. A thread that is merely started within a scope does
-not belong to it, on any Python: otherwise a thread of a user's pool would work for the run that happened to start it.
-Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build without the GIL or under
-`-X thread_inherit_context`, it has a copy of its starter's, which is ignored (see `_inherited`).
+One context variable holds the scope. Until a scope is left, it applies to the thread that entered it, and to copies of
+that context (`contextvars.copy_context`, `asyncio.to_thread`). A thread that is merely started within a scope does not
+belong to it, on any Python version: otherwise a thread of a user's pool would work for the run that happened to start
+the thread. Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build without the GIL or under
+`-X thread_inherit_context`, it has a copy of its starter's context, which is ignored (see `_inherited`).
 """
 from __future__ import annotations
 
@@ -115,8 +115,7 @@ class StopToken:
             return self._stopped
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the token is set (at once if it is set already); returns a function that removes the
-        callback."""
+        """Call `callback` when the token is set (at once if it is already); returns a function that removes it."""
         key = object()
         with self._lock:  # the condition's lock, taken directly: each call over the network comes here twice
             stopped = self._stopped
@@ -150,8 +149,7 @@ def _call(callbacks: Iterable[Callable[[], None]]) -> None:
 
 
 class FirstOf(StopToken):
-    """A token that is set as soon as one of several tokens is set. It costs nothing until a thread waits or registers a
-    callback."""
+    """A token that is set when one of several tokens is set. It costs nothing until a wait or a registered callback."""
 
     def __init__(self, *tokens: StopToken, clock: Clock | None = None) -> None:
         """`clock`: for waits with a timeout; by default the clock of the first token."""
@@ -324,8 +322,7 @@ def current_scope() -> RunScope | None:
 
 
 def _inherited() -> bool:
-    """Whether the current context is the context that this thread was started with, not one that the program entered.
-    """
+    """Whether the current context is the one that this thread was started with, not one that the program entered."""
     context = getattr(threading.current_thread(), "_context", None)
     if context is None:
         return False

@@ -3,8 +3,8 @@
 The engine is cel-expr-python 0.1.3, Google's wrapper of cel-cpp, with protobuf for the types. It checks types when a
 rule is compiled, so that a wrong rule is refused when its CustomResourceDefinition is created, as the API server
 promises. common-expression-language 0.10 (Rust) and cel-python 0.5 (pure Python), which were tried with the recorded
-rules, do not. The engine has cel-go's errors, RE2 patterns, optional types and typed functions; a rule takes 12 µs.
-Wheels exist for Python 3.11 to 3.14 on Linux, macOS and Windows, but not for free-threaded Python.
+rules, do not check types. The engine has cel-go's errors, RE2 patterns, optional types and typed functions; a rule
+takes 12 µs. Wheels exist for Python 3.11 to 3.14 on Linux, macOS and Windows, but not for free-threaded Python.
 
 The engine's limits apply to rules. A rule of more than 32 levels does not compile; beyond 10,000 iterations of macros
 the evaluation is an error and the object is refused. `celcost.py` estimates the cost of rules. Optional values cannot
@@ -269,8 +269,7 @@ def _of_receiver(found: re.Match[str]) -> str:
 
 
 def _at_its_beginning(found: re.Match[str]) -> str:
-    """An error about an unknown name as cel-go writes it: without the fields behind the name, at the name's beginning.
-    """
+    """An error about an unknown name as cel-go writes it: without the fields behind the name, at its beginning."""
     place, column, what, name, fields, rest, lines = found.groups()
     begin = max(int(column) - len(f"{name}.{fields}".rpartition(".")[0]), 1)
     return f"{place}{begin}{what}{name}{rest}" + re.sub(r"\.*\^$", "." * (begin - 1) + "^", lines)

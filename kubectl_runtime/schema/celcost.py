@@ -284,8 +284,7 @@ def most_cost(serialized: bytes, root: Sized) -> int:
 
 
 class _Estimate:
-    """The estimate for one expression. Costs are computed in cel-go's order, because sizes are stored with the nodes on
-    the way."""
+    """The estimate for one expression. Costs are computed in cel-go's order, because sizes are stored on the way."""
 
     def __init__(self, checked: dict[int, list[Any]], root: Sized) -> None:
         self._root, self._expr = root, _Expr(checked[4][0])

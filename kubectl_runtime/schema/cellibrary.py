@@ -260,8 +260,7 @@ def _versions() -> Iterator[Function]:
 
 
 def authorizer_functions() -> Iterator[Function]:
-    """The functions of `authorizer`. A check collects the attributes to check, a decision is the answer; both are JSON
-    texts."""
+    """The functions of `authorizer`. A check collects attributes, a decision is the answer; both are JSON texts."""
     yield _asking("path", AUTHORIZER, PATH_CHECK)
     yield _asking("group", AUTHORIZER, GROUP_CHECK)
     yield _asking("resource", GROUP_CHECK, RESOURCE_CHECK)

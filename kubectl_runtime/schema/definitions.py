@@ -26,8 +26,7 @@ def _documents() -> list[bytes]:
 
 @cache
 def definitions() -> Mapping[str, dict[str, Any]]:
-    """All definitions by name, without descriptions; each ``$ref`` is the bare name of another definition. Read-only.
-    """
+    """All definitions by name, without descriptions; each ``$ref`` is the bare name of a definition. Read-only."""
     decoded: dict[str, dict[str, Any]] = msgspec.json.decode(_documents()[0])
     return decoded
 

@@ -130,7 +130,7 @@ class Expressions:
         return str(found)
 
     def evaluate(self, expression: str, values: Values) -> Any:
-        """The result of an expression, as a JSON value. Raises CelError with the whole text of the real server."""
+        """The result of an expression, as a JSON value. Raises CelError with the real server's whole text."""
         data = {**values.data, **cel.authorizer_values(self._classes, values.data["request"] or {})}
         if values.decide is not None:
             deciding.set(values.decide)

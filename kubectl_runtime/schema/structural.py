@@ -264,7 +264,7 @@ def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
     found = list(_keyword_causes(schema, path))
     if schema.get("nullable"):
         found.append(validation.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
-    if hidden := _unreadable(schema):  # then the real server cannot check whether it is structural
+    if hidden := _unreadable(schema):  # the real server then cannot check the structure
         return found or [validation.invalid_value(path, "", f"OpenAPIV3Schema '{hidden}' is not supported")]
     found += structural_causes(schema, path)
     return found or list(_default_causes(schema, path))

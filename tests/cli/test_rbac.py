@@ -211,7 +211,7 @@ def test_names_that_no_server_takes_are_refused(arguments: tuple[str, str],
         main(["rbac", "rbac_program:here", *arguments])
     shown = capsys.readouterr()
     assert (ended.value.code, shown.out) == (2, "")
-    assert f"argument {arguments[0]}: the name is {arguments[1]!r}: it needs" in shown.err
+    assert f"argument {arguments[0]}: the name is {arguments[1]!r}: it must have" in shown.err
 
 
 def test_a_controller_whose_name_no_role_can_have_needs_another_name(capsys: pytest.CaptureFixture[str]) -> None:

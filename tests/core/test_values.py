@@ -54,13 +54,13 @@ def test_api_versions_split_and_join() -> None:
 @pytest.mark.parametrize("name", ["group", "version", "kind", "plural"])
 @pytest.mark.parametrize("value", [None, 5, b"v1"], ids=repr)
 def test_a_resource_is_told_in_texts(name: str, value: Any) -> None:
-    with pytest.raises(RequestError, match=f"the {name} of an ApiResource is text"):
+    with pytest.raises(RequestError, match=f"the {name} of an ApiResource must be text"):
         ApiResource(**{"group": "g", "version": "v1", "kind": "Foo", "plural": "foos", name: value})
 
 
 @pytest.mark.parametrize("kind", ["", "a\0b"], ids=repr)
 def test_a_kind_has_a_name(kind: str) -> None:
-    with pytest.raises(RequestError, match="the kind of an ApiResource is a name"):
+    with pytest.raises(RequestError, match="the kind of an ApiResource must be a name"):
         ApiResource("g", "v1", kind, "foos")
 
 
@@ -164,7 +164,7 @@ def test_scopes_are_named_as_the_api_names_them() -> None:
 
 def test_a_scope_is_no_text() -> None:
     with pytest.raises(RequestError,
-                       match=r"the scope of widgets\.example\.com is Scope\.NAMESPACED or Scope\.CLUSTER"):
+                       match=r"the scope of widgets\.example\.com must be Scope\.NAMESPACED or Scope\.CLUSTER"):
         ApiResource("example.com", "v1", "Widget", "widgets", "Cluster")  # type: ignore[arg-type]
 
 

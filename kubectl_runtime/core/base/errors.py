@@ -51,7 +51,7 @@ class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatusMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """List metadata of a Status; for an expired `continue` token it holds a new one."""
+    """List metadata of a Status; in the answer to an expired `continue` token it has a new token."""
 
     resource_version: str | None = ""
     continue_token: str | None = msgspec.field(name="continue", default="")
@@ -266,8 +266,9 @@ class DiscoveryError(KubeError):
 class ApiError(KubeError):
     """The server's answer is an error. `status` is its Status, `operation` the request (`get pods default/a`).
 
-    The server's message may quote a whole object. The error's text has at most about a kilobyte of the message, with
-    the fields at fault if it is cut; `status.message` is the whole message. `remedy`: advice, if there is any.
+    The server's message may quote a whole object, so the error's text has at most about a kilobyte of the message. If
+    the message is cut, the text names the fields at fault; `status.message` is the whole message. `remedy`: advice, if
+    there is any.
 
     >>> try:
     ...     Api.namespaced(client, ConfigMap, "default").get("absent")
@@ -342,7 +343,7 @@ class ApiError(KubeError):
             _TOO_LARGE in (text or "") for text in told)
 
     def _is(self, reason: str, code: int) -> bool:
-        """Compare the Status's reason, or the code if Kubernetes does not define the reason or there is none."""
+        """Compare the Status's reason, or the code if there is no reason or Kubernetes does not define it."""
         if self.reason in _KNOWN_REASONS:
             return self.reason == reason
         return self.code == code

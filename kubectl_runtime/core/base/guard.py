@@ -139,10 +139,10 @@ def _tell_stderr(what: str, error: BaseException) -> None:
 T = TypeVar("T")
 
 Given: TypeAlias = str | Callable[..., str]
-"""The subject of a call: text such as `Apply of pod a`, or a function that makes it of the call's arguments."""
+"""The subject of a call: text such as `Apply of pod a`, or a function that makes the text from the arguments."""
 
 WITHIN = 60.0
-"""Seconds."""
+"""Seconds; see the module."""
 
 MOST_PLACES = 20
 """The maximum number of places that are counted separately; all further places are counted together."""
@@ -155,7 +155,7 @@ log = guarded_logger(__name__)
 
 
 class Guard:
-    """Calls one piece of user code. Safe to use from any thread; no lock is held while it or a log handler runs."""
+    """Calls one piece of user code. Safe to use from any thread; no lock is held while that code or a handler runs."""
 
     __slots__ = ("_clock", "_last", "_lock", "_logger", "_places", "_since", "count", "name")
 
@@ -166,7 +166,7 @@ class Guard:
         self._clock = clock
         self._lock = ForkSafeLock()
         self._places: dict[Place, tuple[int, float]] = {}
-        """Place -> how often it raised, and when it was last logged."""
+        """Place -> how often the place raised, and when it was last logged."""
         self.count = 0
         """Failures since the last success; while it is 0, `succeeded` does nothing and need not be called."""
         self._since = self._last = 0.0
@@ -245,11 +245,10 @@ def _place(error: BaseException) -> Place:
 
 
 MOST_TEXT = 2000
-"""The maximum length of an exception's text: some exceptions quote whole documents, and each failing key keeps a text.
-"""
+"""The maximum length of an exception's text: some texts quote whole documents, and each failing key keeps one."""
 
 Where: TypeAlias = str | Callable[..., str]
-"""Which code, and for which object: text, or a function that makes it of the call's arguments."""
+"""Which code, and for which object: text, or a function that makes the text from the call's arguments."""
 
 
 def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) -> T:
@@ -365,7 +364,7 @@ def signature_of(function: Any) -> inspect.Signature:
 
 def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False) -> str | None:
     """Why a user's function cannot be called with these arguments; None when it can, or when its signature is unknown
-    (some built-in functions). `may_yield`: its result is iterated."""
+    (some built-in functions). `may_yield`: the function's result is iterated."""
     if is_async(function):
         return "is async, and nothing awaits it: it is called in a thread; write a plain function"
     if not may_yield and is_generator(function):

@@ -20,9 +20,9 @@ Arguments are values that the caller has anyway, so without an observer a notifi
 per batch, run or request. Times are seconds; `now` is on the caller's monotonic clock. Names of objects are for traces
 and logs: as labels of metrics they would make one series each.
 
-A method is called in the thread that does the work, with no lock held, and from many threads at once, so two
-calls about one subject may arrive out of order. A `depth` comes with its `now`: keep the `depth` with the latest `now`.
-To count runs in progress, add one at `run_started` and subtract one at `run_ended`: the two come in pairs, as do
+A method is called in the thread that does the work, with no lock held, and from many threads at once, so two calls
+about one subject may arrive out of order. A `depth` comes with its `now`: keep the `depth` with the latest `now`. To
+count runs in progress, add one at `run_started` and subtract one at `run_ended`: the two come in pairs, as do
 `webhook_began` and `webhook_answered`.
 
 A method must be short and must not block. Its exceptions are only logged: code that gets an observer from a program
@@ -121,13 +121,13 @@ class Observer:
 
     def read_changed(self, controller: str, resource: str, key: Key, what: str, readers: int) -> None:
         """An object that runs have read with `ctx.read` or `ctx.read_all` changed: `key` of a resource such as
-        `secrets`. `what` is `changed`, `appeared` or `went` (it was deleted, or left a selection). The change triggers
-        `readers` objects."""
+        `secrets`. `what` is `changed`, `appeared` or `went` (the object was deleted, or left a selection). The change
+        triggers runs of `readers` objects."""
 
     # Runs
 
     def controller_started(self, controller: str, concurrency: int) -> None:
-        """A controller started. At most `concurrency` runs happen at once, none before its stores are complete."""
+        """A controller started. At most `concurrency` runs happen at once, and none before its stores are synced."""
 
     def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, now: float) -> None:
         """A run begins in this thread. At `now` its key left the queue, `waited` seconds after it became due. `depth`
@@ -167,7 +167,7 @@ class Observer:
         """This process became the leader, or lost the leadership. `election` is the Lease: `namespace/name`."""
 
     def election_ended(self, election: str) -> None:
-        """This process is no longer a candidate for this Lease, unless it begins again."""
+        """This process is no longer a candidate for this Lease, until it starts the election again."""
 
     # Webhooks
 
@@ -185,7 +185,7 @@ class Observer:
 
     def _bound(self, method: str, subject: str) -> Callback:
         """`method` bound to this controller or watch: it takes the arguments after the name. For the library's own
-        observers that keep data per subject and would otherwise look it up in each call."""
+        observers that keep data per subject and would otherwise look the data up in each call."""
         return partial(getattr(self, method), subject)
 
 
@@ -242,7 +242,7 @@ def together(*observers: Observer) -> Observer:
 
 
 def extensible(observer: Observer) -> Together:
-    """An observer for one client, to which `observe_too` can add another one later. Raises like `together`."""
+    """An observer for one client, to which `observe_too` can add another observer later. Raises like `together`."""
     return Together(tuple(part for part in parts_of(together(observer)) if part is not NO_OBSERVER))
 
 

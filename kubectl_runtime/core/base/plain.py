@@ -10,7 +10,7 @@ type, bytes and spans of time.
 
 A `Key` is the namespace and name of an object. Stores and queues use it, since tuples hash far faster than refs. In a
 key, None means no namespace. On the wire a namespace may be absent or empty: `namespace_or_none` and `key_of` make
-comparable keys from values of the wire or of users.
+comparable keys from values on the wire or from users.
 """
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: st
     """`value` as plain JSON values. Unset fields are left out, and fields with a default that are None; entries of
     dicts are kept.
 
-    `hint` is the declared type, hashable; `only` selects parts of the value. Raises RequestError, with the place below
-    `path`, for values that JSON cannot carry.
+    `hint` is the declared type, hashable; `only` selects parts of the value. Raises RequestError, with the value's
+    place below `path`, for values that JSON cannot carry.
     """
     try:
         return _to_plain(value, declared_type(hint), _LAYOUTS[omit], path, only)
     except RecursionError:
-        raise RequestError(f"{path} is nested too deeply, or holds itself") from None
+        raise RequestError(f"{path} is nested too deeply, or contains itself") from None
 
 
 Only: TypeAlias = "dict[str, Only] | list[Only] | None"

@@ -5,9 +5,9 @@
 - `Thread` is a thread of the library. It starts in an empty context and may outlive its starter's context. (From Python
   3.14 on, on a build without the GIL or under `-X thread_inherit_context`, other new threads copy the starter's
   context.)
-- A fork copies every lock in its current state but only the forking thread, so a lock held by another thread would stay
-  held in the child forever. A `ForkSafeLock` is free in the child. The state that the lock guards must be usable while
-  half changed, because the child may find it in this state. No process can fork within `unforked`.
+- A fork copies every lock in its current state, but no thread except the forking one. A lock held by another thread
+  would therefore stay held in the child forever. A `ForkSafeLock` is free in the child. The state that the lock guards
+  must be usable while half changed, because the child may find it in this state. No process can fork within `unforked`.
 """
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Clock(Protocol):
 
     def boottime(self) -> float:
         """Seconds like `monotonic`, but including the time for which the machine was suspended, on systems that count
-        it. It has its own origin: compare it only with other values of `boottime`."""
+        it. Its origin is a different one: compare it only with other values of `boottime`."""
 
     def now(self) -> datetime:
         """The date and time, aware, in UTC."""
@@ -92,7 +92,7 @@ class SystemClock:
     """Real time: `time.monotonic`, the system's date, and real waiting.
 
     `boottime` is Linux's CLOCK_BOOTTIME, and macOS's CLOCK_MONOTONIC, which counts sleep there (Python's own monotonic
-    clock does not). Windows' monotonic clock counts suspensions already; on other systems they cannot be detected.
+    clock does not). Windows' monotonic clock counts suspensions already; other systems do not report them.
     """
 
     monotonic = staticmethod(time.monotonic)  # without a Python frame, as it is read several times for each event
@@ -187,7 +187,7 @@ _gated: list[bool] = []
 
 @contextmanager
 def unforked() -> Iterator[None]:
-    """The block runs in one thread at a time, and forks of other threads wait for its end.
+    """Run the block in one thread at a time; forks of other threads wait until the block ends.
 
     It is for imports: if a process forks in the middle of an import, the child finds the module's lock held by a thread
     that does not exist in the child, and waits forever. The block must be short and must not wait for anything.

@@ -306,7 +306,7 @@ def map_keys(hint: Any) -> tuple[str, ...]:
 
 
 def marks_of(hint: Any) -> Iterator[Any]:
-    """The metadata of `Annotated` on `hint`, or on a member of its union."""
+    """The metadata of `Annotated` on `hint`, or on a member if `hint` is a union."""
     yield from getattr(hint, "__metadata__", ())
     inner = plain_type(hint)
     if typing.get_origin(inner) in (Union, types.UnionType):
@@ -315,8 +315,7 @@ def marks_of(hint: Any) -> Iterator[Any]:
 
 
 class TextValue:
-    """A value that is text in JSON, or a number that stands for a text, such as a Quantity. `str()` of the value is the
-    text."""
+    """A value, such as a Quantity, that is text in JSON, or a number in place of the text. `str()` gives the text."""
 
     __slots__ = ()
 
@@ -389,7 +388,7 @@ def to_text(value: Any) -> str:
 
 T = TypeVar("T")
 Encoded: TypeAlias = bytes | bytearray | memoryview | str | msgspec.Raw
-"""JSON."""
+"""JSON text."""
 
 LONGEST = 10.0
 """Seconds to wait for the lock; building all the types of a Pod takes 0.1 s."""
@@ -463,7 +462,7 @@ _SHAPES: dict[type, str] = {
 """The shapes of types whose values have only one shape. Others (enums, times, quantities) are not listed."""
 
 UNKNOWN: Any = object()
-"""Stands for a declared type that is unknown, `Any` included."""
+"""Stands for a declared type that is not known: values of any shape fit."""
 
 
 class DeclaredType:

@@ -3,7 +3,7 @@
     decode_object(raw, resource)   -> Record
     decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
                                       ("BOOKMARK", Bookmark)  ("ERROR", Status)
-                                      (any other type, None), or with a Record if the line has a named object
+                                      (any other type, None), or a Record if the line has an object with a name
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
 msgspec decodes only the head of an object, in one pass; the bytes are kept. A head that cannot be decoded gives a
@@ -13,9 +13,9 @@ a value is expected count as absent.
 
 `head_of` cuts the bytes after the head, since msgspec needs as much time to skip the rest as to decode the head. In an
 object of a built-in kind the API server writes managedFields as the last key of the metadata, then spec and status. The
-cut begins at managedFields if their list ends the metadata and another key follows. The bytes show this for certain:
-the first bracket after the beginning of the list is a `]` that either ends the list or is inside a string; in a string,
-the next quote would end the string, and no letter could follow. The decoder checks the closing braces that are
+cut begins at managedFields if their list ends the metadata and another key follows. The bytes show this for certain if
+the first bracket after the beginning of the list is a `]`. This bracket ends the list, or it is inside a string; in a
+string, the next quote would end the string, and no letter could follow. The decoder checks the closing braces that are
 appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken JSON in a spec is
 an error for the spec's reader. Custom resources have sorted metadata, with more keys behind managedFields, so all of
 their bytes are decoded.
@@ -78,8 +78,7 @@ T = TypeVar("T")
 
 
 def head_of(raw: bytes, resource: ApiResource, braces: bytes = b"}}") -> bytes:
-    """The head of an object, as JSON. `braces` close the metadata and everything around it: two, or three for a watch
-    line."""
+    """The head of an object, as JSON. `braces` close the metadata and all around it: two, or three for a watch line."""
     if len(raw) < LONG or "." in resource.group:
         return raw
     begin = raw.find(_KEY)

@@ -51,8 +51,7 @@ class Lineage:
     """Whether the merge is of the plain form, into the object that the views' changes have produced."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
-        """For each item of `now` its index in `base`; None if the item is not from `base`, or if its origin is unknown.
-        """
+        """For each item of `now` its index in `base`; None if it is not from `base`, or its origin is unknown."""
         places = self._places.get(id(now))
         number = self._numbers.get(id(base))
         if places is None or number is None:

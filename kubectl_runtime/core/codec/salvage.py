@@ -34,7 +34,7 @@ _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (
 _METADATA = rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA)
 _EVENT_TYPE = rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S)
 _EVENT_METADATA = _EVENT_TYPE + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA)
-_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # an unended text is one token, so no match is tried from each quote
+_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # an open text is one token: its quotes begin no further tokens
 _ITEMS = rb'"items"%b:%b\[' % (_S, _S)
 # `re` compiles and caches patterns when they are first needed, which is when something is broken.
 

@@ -344,6 +344,6 @@ def _empty_value(hint: Any) -> Any:
 
 
 def is_in_shard(shard: ShardSelector | None, record: Record) -> bool:
-    """Whether an object is in the ranges of `shard`. True without `shard`, and True if a uid that decides could not be
-    read: the server that sent the object knows the uid."""
+    """Whether an object is in the ranges of `shard`; True without `shard`. Also True if the uid decides but could not
+    be read: the server that sent the object knows the uid."""
     return shard is None or (not record.uid and shard.by == "uid") or shard.matches(record.uid, record.head.namespace)

@@ -19,10 +19,10 @@ The received item for an item of a list is found by the first of these rules tha
 - equality: it equals one received item
 - otherwise it is new
 
-A received item without a counterpart is removed with its undeclared fields, and so is a received item whose key no
-unmatched item has. But if an unmatched item might be a changed item that lost its identity, and an unmatched received
-item has undeclared fields, the owner of these fields is unclear: WriteBackError(path). The same error is raised
-for an object that is twice in a list and has undeclared fields, and for a new item with the key of another item.
+A received item without a counterpart is removed with its undeclared fields. But if an item of `now` is unmatched too
+(in a list with keys: an item with the same keys), that item might be the received item, changed and without its
+identity. If the received item has undeclared fields, their owner is then unclear: WriteBackError(path). The same error
+is raised for an object that is twice in a list and has undeclared fields, and for a new item with another item's key.
 
 `changes` finds where two views of one object differ, so that write-back converts little more than the changed parts.
 Values are compared as msgpack, which unlike JSON distinguishes NaN from null and bytes from text. This compares a whole

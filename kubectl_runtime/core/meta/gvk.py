@@ -57,7 +57,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
         malformed."""
         api_version, kind = content.get("apiVersion"), content.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str) or not kind:
-            raise RequestError(f"an object needs apiVersion and kind; this one has {api_version!r} "
+            raise RequestError(f"an object needs apiVersion and kind; this object has {api_version!r} "
                                f"and {kind!r}")
         return cls.parse(api_version, kind)
 

@@ -44,7 +44,7 @@ class DecodeError(KubeError):
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False):
-    """The text of a later DecodeError; a stored exception would keep its frames alive."""
+    """The data for a later DecodeError; a stored exception would keep its frames alive."""
 
     path: str
     text: str

@@ -68,7 +68,7 @@ class Quantity(TextValue):
 
     @property
     def family(self) -> str:
-        """The kind of suffixes of its text: decimal (`k`, `M`), binary (`Ki`, `Mi`) or exponent (`e3`)."""
+        """The kind of suffix in the quantity's text: decimal (`k`, `M`), binary (`Ki`, `Mi`) or exponent (`e3`)."""
         return self._family
 
     @classmethod

@@ -50,7 +50,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.operator not in _MATCHERS:
-            raise RequestError(f"label {self.key!r}: {self.operator!r} is not one of {', '.join(_MATCHERS)}")
+            raise RequestError(f"label {self.key!r}: operator {self.operator!r} is not one of {', '.join(_MATCHERS)}")
         if not isinstance(self.key, str) or not _has_length_of_key(self.key) or not re.fullmatch(_KEY, self.key):
             raise RequestError(f"{shown(self.key)} is not a key of a label: {_KEY_FORM}")
         for value in self.values:
@@ -180,8 +180,8 @@ class Selector(msgspec.Struct, frozen=True):
                 continue
             operator = _WORDS.get(requirement.operator)
             if operator is None:
-                raise RequestError(f"a LabelSelector cannot express {requirement}: it has In, NotIn, Exists, "
-                                   "DoesNotExist")
+                raise RequestError(f"a LabelSelector cannot express {requirement}: it has only In, NotIn, Exists "
+                                   "and DoesNotExist")
             expressions.append(LabelSelectorRequirement(key=requirement.key, operator=operator,
                                                         values=list(requirement.values) or None))
         return LabelSelector(match_labels=labels or None, match_expressions=expressions or None)
@@ -355,7 +355,7 @@ def _listed(tokens: list[str]) -> tuple[str, ...]:
             values.append("")
             follows = False
         elif follows or token in _OF_SYNTAX:
-            raise RequestError(f"in {shown(' '.join(tokens))}, values are separated by commas")
+            raise RequestError(f"in {shown(' '.join(tokens))}, values must be separated by commas")
         else:
             values[-1], follows = token, True
     return tuple(dict.fromkeys(values))
@@ -424,8 +424,7 @@ class ShardSelector(msgspec.Struct, frozen=True):
         return any(first <= found < end for first, end in self.ranges)
 
     def __str__(self) -> str:
-        """The text for a server. The server requires at least one range: a selector that selects nothing has the
-        smallest range."""
+        """The text for a server. Servers require a range: if nothing is selected, it has the smallest range."""
         return " || ".join(f"shardRange(object.metadata.{self.by}, '0x{first:016x}', '0x{end:016x}')"
                            for first, end in self.ranges or ((0, 1),))
 

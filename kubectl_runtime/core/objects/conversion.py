@@ -37,8 +37,7 @@ class ConversionRequest(FrozenPart, frozen=True, kw_only=True):
 
 
 class ConversionResponse(FrozenPart, frozen=True):
-    """The answer to a ConversionRequest: the converted objects, or the reason for the failure. Its methods return a new
-    answer."""
+    """The answer to a ConversionRequest: the converted objects, or why it failed. Its methods return a new answer."""
 
     uid: str = ""
     result: Status = failure_status("nothing was converted", 500)
@@ -55,7 +54,7 @@ class ConversionResponse(FrozenPart, frozen=True):
         return cls(result=invalid_status(reason))
 
     def success(self, objects: Iterable[Resource | Mapping[str, Any]]) -> Self:
-        """The answer with the converted objects, all of them, in the order of the request."""
+        """The answer with all converted objects, in the order of the request."""
         converted = tuple(obj.to_dict() if isinstance(obj, Resource) else dict(obj) for obj in objects)
         return msgspec.structs.replace(self, result=Status(status="Success"), converted_objects=converted)
 

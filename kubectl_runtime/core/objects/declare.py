@@ -22,12 +22,11 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 R = TypeVar("R")
 EMPTY: Any = MISSING
-"""The default of an attribute that constructors may omit. Reading an omitted attribute gives the empty form of its
-type."""
+"""The default of an attribute that constructors may omit. An omitted attribute reads as its type's empty form."""
 
 
 _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
-"""A DNS label of RFC 1035, which the API requires for the versions of all kinds."""
+"""A DNS label (RFC 1035), the form that the API requires for version names."""
 
 
 class HasViews(Protocol):
@@ -179,7 +178,7 @@ def codecs_of(cls: type) -> dict[str, ViewCodec]:
 
 def _built_codecs(cls: type) -> dict[str, ViewCodec]:
     hints = hints_of(cls)  # outside the lock: resolving types may import modules
-    with building.alone():  # all workers need the codecs of their objects at once
+    with building.alone():  # at the start all workers need the same codecs
         if (found := _codecs.get(cls)) is not None:
             return found
         codecs = {"metadata": _metadata_codec()}

@@ -61,8 +61,8 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
     """The base of classes that declare the few fields of an object to keep; the rest is dropped. Immutable, so one
     instance serves every reader. Like all objects, views are equal only to themselves: compare their fields.
 
-    Fields are the object's top-level keys, with frozen Structs or dataclasses as their types; absent keys need a
-    default. Lists, dicts and sets anywhere in a view are read-only: a change raises TypeError.
+    Fields are the object's top-level keys, with frozen Structs or dataclasses as their types. A key that may be
+    absent needs a default. Lists, dicts and sets anywhere in a view are read-only: a change raises TypeError.
 
     >>> class Colors(Struct, frozen=True):
     ...     color: str = ""
@@ -105,8 +105,7 @@ class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="c
 
     @property
     def generation(self) -> int | None:
-        """The generation, which the server increases with each change of the spec; None for a kind without generations.
-        """
+        """The generation, which the server increases with each spec change; None for a kind without generations."""
         return self.metadata.generation
 
     @property
@@ -258,7 +257,7 @@ _UNKNOWN = Problem("$", "does not decode")
 
 
 class InvalidObject:
-    """Stands in, in lists and stores, for an object whose metadata cannot be read, so that other objects are not
+    """Takes the place, in lists and stores, of an object whose metadata cannot be read, so that other objects are not
     affected.
 
     It has the known identity (`ref`, `name`, `namespace`, `uid`, `resource_version`) and the problem (`error`).

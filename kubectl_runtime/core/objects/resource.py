@@ -241,7 +241,7 @@ ARGUMENTS = ("name", "namespace", "generate_name", "labels", "annotations", "own
 
 def new_metadata(kind: str, *, name: Any, namespace: Any, generate_name: Any, labels: Any, annotations: Any,
                  owner_references: Any, finalizers: Any) -> ObjectMeta:
-    """The metadata for `Resource`'s arguments. Raises RequestError that names the argument; `kind` is for its text."""
+    """The metadata for `Resource`'s arguments. Raises RequestError that names `kind` and the argument."""
     for argument, value in (("name", name), ("namespace", namespace), ("generate_name", generate_name)):
         if value is not None and not isinstance(value, str):
             raise RequestError(f"{kind}({argument}={value!r}): a {type(value).__name__} where text is expected")
@@ -275,7 +275,7 @@ def _texts(kind: str, argument: str, given: Any) -> dict[str, str]:
     for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise RequestError(f"{kind}({argument}=…): the value of {key!r} is of type {type(value).__name__}: "
-                               f"{argument} are texts")
+                               f"{argument} must be texts")
     return dict(given)
 
 
@@ -356,7 +356,8 @@ class Resource(Identity, Declaring):
         """
         own: ApiResource | None = getattr(cls, "api_resource", None)
         if own is not None and (own.group, own.kind) != (resource.group, resource.kind):
-            raise RequestError(f"{cls.__name__} is {own.kind} of {own.api_version}: it cannot be {resource.full_name}")
+            raise RequestError(f"{cls.__name__} is the class of {own.kind} in {own.api_version}, and cannot be "
+                               f"the class of {resource.full_name}")
         return cls if own == resource else bound_class(cls, resource)
 
     def try_parse(self, kind: type[R]) -> R:
@@ -448,7 +449,7 @@ class Resource(Identity, Declaring):
     def _content(self) -> dict[str, Any]:
         """The object as plain JSON values, decoded once for this reader."""
         if self._plain is None:
-            if self._record is None:  # from here on its views are changes to these bytes, as for a received object
+            if self._record is None:  # from here on, views change these bytes, as for a received object
                 self._record = Record(_MadeHere(), self.api_resource, self.to_bytes())
             record = self._record
             self._plain = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
@@ -553,8 +554,8 @@ def _kind_in(cls: type, raw: bytes) -> ApiResource:
     except DECODE_FAILURES:
         named = _Named()
     if not named.api_version or not named.kind:
-        raise RequestError(f"{cls.__name__} is bound to no kind, and the object does not name one: give it apiVersion "
-                           f"and kind, or use {cls.__name__}.of(ApiResource(...))")
+        raise RequestError(f"{cls.__name__} is bound to no kind, and the object does not name its kind: give it "
+                           f"apiVersion and kind, or use {cls.__name__}.of(ApiResource(...))")
     group, _, version = named.api_version.rpartition("/")
     return ApiResource.from_gvk(GroupVersionKind(group, version, named.kind))
 
@@ -567,8 +568,7 @@ class _Named(msgspec.Struct, rename="camel"):
 _put_record = Resource.__dict__["_record"].__set__
 _put_views = Resource.__dict__["_views"].__set__
 _LATER = ("_kept", "_plain")
-"""Attributes that are None until they are needed. A reader of a record starts without them: most readers are
-short-lived."""
+"""Attributes that are None until they are needed: most readers of records are short-lived and never set them."""
 
 
 def _blank(cls: type[Resource], bound_to: ApiResource | None) -> Resource:

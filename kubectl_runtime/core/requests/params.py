@@ -432,7 +432,7 @@ P = TypeVar("P")
 
 
 def chosen(given: P | None, kind: type[P], called: str = "params", /, **keywords: Any) -> P:
-    """The options of a verb: `given`, or a `kind` of the set keywords (None and False mean not set), or the defaults.
+    """The options of a verb: `given`, or a `kind` made of the keywords (None and False mean not set), or the defaults.
     `called`: the name of the argument `given`, for messages.
 
     Raises RequestError when `given` and keywords are both set, when `given` is not a `kind`, and when `kind` refuses
@@ -503,7 +503,8 @@ class Patch(msgspec.Struct, frozen=True):
         """A JSON patch (RFC 6902): a list of operations; the server carries out all of them or none. `test` checks a
         value. Raises RequestError for anything but a list of operations."""
         if isinstance(operations, str | bytes | Mapping) or not isinstance(operations, Sequence):
-            raise RequestError("a JSON patch is a list of operations such as {'op': 'add', 'path': '/a', 'value': 1}")
+            raise RequestError("a JSON patch must be a list of operations such as "
+                               "{'op': 'add', 'path': '/a', 'value': 1}")
         return cls(JSON, list(operations))
 
     @classmethod
@@ -514,7 +515,7 @@ class Patch(msgspec.Struct, frozen=True):
 
     @property
     def is_apply(self) -> bool:
-        """Whether it is a server-side apply."""
+        """Whether the patch is a server-side apply."""
         return self.content_type == APPLY
 
     def __repr__(self) -> str:
@@ -523,8 +524,8 @@ class Patch(msgspec.Struct, frozen=True):
 
 def _map_like(body: Any, kind: str) -> Any:
     if body is None or isinstance(body, str | bytes | int | float | list | tuple):
-        raise RequestError(f"a {kind} patch is a map such as {{'metadata': {{'labels': {{...}}}}}}, or an object, not "
-                           f"{type(body).__name__}")
+        raise RequestError(f"a {kind} patch must be a map such as {{'metadata': {{'labels': {{...}}}}}}, or an object, "
+                           f"not {type(body).__name__}")
     return body
 
 
@@ -575,8 +576,7 @@ def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
 
 
 def is_checked(body: Any) -> bool:
-    """Whether `plain_body` already refuses values in `body` that JSON cannot carry: true for an object that this
-    program created."""
+    """Whether `plain_body` already refuses values that JSON cannot carry: true for an object that this program made."""
     return isinstance(body, Resource) and body.made_of is not None
 
 
@@ -586,7 +586,7 @@ def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> d
     content = identified_as(plain_body(body, defaults=defaults), resource)
     metadata = content.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
-        raise RequestError(f"the body is a {resource.kind} whose metadata is not a map such as {{'name': 'a'}}")
+        raise RequestError(f"the metadata of the body (a {resource.kind}) must be a map such as {{'name': 'a'}}")
     return content
 
 
@@ -645,7 +645,7 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
 
 
 def _check_model(body: Any, resource: ApiResource) -> None:
-    """Raise RequestError if `body` is an official model of another kind, by its class: its `kind` is rarely set."""
+    """Raise RequestError for an official model of another kind, by the model's class: its `kind` is rarely set."""
     cls = type(body)
     found = re.fullmatch(_MODEL, cls.__name__) if cls.__module__.startswith("kubernetes.") else None
     if found is not None and found[1] != resource.kind:

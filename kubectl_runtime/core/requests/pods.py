@@ -18,8 +18,7 @@ from kubectl_runtime.core.requests.params import DeleteParams, check_flag, check
 from kubectl_runtime.core.requests.request import Named, Place, Request, Retry, create, object_name
 
 MOST_PORTS = 128
-"""The maximum number of ports in one port-forward: each port uses two of a websocket's 256 channels (kube-rs has the
-same limit)."""
+"""The maximum number of ports in one port-forward (as in kube-rs): each uses two of a websocket's 256 channels."""
 
 Query = Iterator[tuple[str, str]]
 
@@ -28,7 +27,7 @@ class LogParams(msgspec.Struct, frozen=True, kw_only=True):
     r"""Which part of a container's log to read; by default the whole log of the Pod's only (or default) container.
 
     `tail_lines`: only the last `tail_lines` lines. `since_seconds`: only lines of the last `since_seconds` seconds.
-    `since_time`: only lines since an aware datetime, of which servers use whole seconds. `previous`: the log of the
+    `since_time`: only lines since an aware datetime; servers use whole seconds. `previous`: the log of the
     container's previous instance. `timestamps`: each line begins with its time. `limit_bytes`: at most that many bytes,
     even if that cuts a line. Raises RequestError for contradictory options.
 

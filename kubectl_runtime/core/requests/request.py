@@ -240,7 +240,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def _is_review(self) -> bool:
-        """Whether it is a review of authentication.k8s.io or authorization.k8s.io, which is answered and not stored."""
+        """Whether this is a review of authentication.k8s.io or authorization.k8s.io: answered but not stored."""
         return self.method == "POST" and self.path.startswith(_REVIEWS)
 
     @property
@@ -435,7 +435,7 @@ def delete(place: Place, name: Named, params: DeleteParams | None = None) -> Req
 
 
 def delete_collection(place: Place, params: DeleteParams | None = None, selection: ListParams | None = None) -> Request:
-    """Delete all objects of the place that `selection` selects; by default all objects."""
+    """Delete the objects in `place` that `selection` selects; by default all objects."""
     return _on_kind(place, "DELETE", "deletecollection", query=params_or_default(selection, ListParams).query(),
                     body=_delete_options(params), many=True)
 

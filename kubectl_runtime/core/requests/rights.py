@@ -54,7 +54,7 @@ listeners: list[Callable[[Right], object]] = []
 
 
 def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
-    """Report permissions that the current call may need later to `listeners`. Does not block or call the server."""
+    """Report to `listeners` permissions that the current call may need later. Does not block or call the server."""
     for listen in tuple(listeners):
         name = f"{place.resource.plural}/{subresource}" if subresource else place.resource.plural
         for verb in verbs:

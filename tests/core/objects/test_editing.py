@@ -133,7 +133,7 @@ def test_a_label_that_is_no_text_is_refused_with_its_place() -> None:
     obj.labels["x"] = 5
     with pytest.raises(RequestError, match=r"metadata\.labels\.x is a number where text"):
         obj.to_dict()
-    with pytest.raises(RequestError, match="labels are texts"):
+    with pytest.raises(RequestError, match="labels must be texts"):
         obj.labels = {"x": 5}
     with pytest.raises(RequestError, match=r"finalizers=…\): a list of texts"):
         obj.finalizers = "example.com/a"
@@ -154,7 +154,7 @@ def test_an_object_without_a_class_says_its_kind_itself() -> None:
     assert type(obj) is DynamicObject.of(obj.api_resource)
     assert DynamicObject.from_bytes(b'{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"}}').api_version == "v1"
     for content in ({}, {"kind": "Widget"}, {"apiVersion": 1, "kind": "x"}):
-        with pytest.raises(RequestError, match="does not name one"):
+        with pytest.raises(RequestError, match="does not name its kind"):
             DynamicObject.from_dict(content)
 
 

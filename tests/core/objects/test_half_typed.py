@@ -69,7 +69,7 @@ def test_a_class_with_a_kind_is_bound_to_other_versions_of_it_only() -> None:
     resource = Widget.api_resource
     assert Widget.of(resource) is Widget
     assert Widget.of(resource.with_version("v2")).api_resource.version == "v2"
-    with pytest.raises(RequestError, match=r"cannot be deployments\.apps"):
+    with pytest.raises(RequestError, match=r"cannot be the class of deployments\.apps"):
         Widget.of(DEPLOYMENTS)
 
 

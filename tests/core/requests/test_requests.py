@@ -414,5 +414,5 @@ def test_a_place_without_a_namespace_says_what_to_take() -> None:
 @pytest.mark.parametrize("body", ["text", b"bytes", [{"op": "add"}], None, 5])
 def test_a_merge_patch_is_a_map(body) -> None:
     for make, kind in ((Patch.merge, "merge"), (Patch.strategic, "strategic merge")):
-        with pytest.raises(RequestError, match=f"a {kind} patch is a map"):
+        with pytest.raises(RequestError, match=f"a {kind} patch must be a map"):
             make(body)

@@ -168,7 +168,7 @@ def test_an_option_of_0_2_that_says_the_default_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"watch_backoff": 3}, "watch_backoff is a WatchBackoff"),
+    ({"watch_backoff": 3}, "watch_backoff must be a WatchBackoff"),
     ({"debounce": 5, "max_wait": 1}, "debounce must be at most max_wait, not 5 and 1"),
     ({"sync_timeout": -1}, "sync_timeout must be at least 0"),
     ({"on_gone": 3}, "on_gone must be a function"),
