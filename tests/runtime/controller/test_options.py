@@ -103,7 +103,7 @@ def test_the_docstring_lists_each_option_once() -> None:
 
 
 def test_an_option_touches_no_other_field_of_the_plan() -> None:
-    assert not {field.name for field in fields(Plan)} & GIVEN.keys()
+    assert not {*Plan.__struct_fields__} & GIVEN.keys()
 
 
 @pytest.mark.parametrize("make", [by_api, by_stream])
