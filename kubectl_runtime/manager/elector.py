@@ -10,8 +10,8 @@
     deadline     notices the deadline, even if a request hangs     likewise
     callbacks    calls the election's callbacks, if it has any     after the last callback
 
-After a lost leadership this process is not a candidate until `wait` is called again; that call means that its work has
-ended. Each leadership has its own `lost` token. The child of a fork does not lead.
+After a lost leadership this process is not a candidate until `wait` is called again; the call declares that the work of
+the lost leadership has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
 
 The client of the leader sends no write outside of its leadership:
 
@@ -19,18 +19,18 @@ The client of the leader sends no write outside of its leadership:
 - Any other method is sent while leading, if its first byte leaves before the deadline.
 - Any other method at another time raises NotLeaderError, and nothing is sent.
 
-Within a run of an elected controller the same holds for every client that shares the connections of its `ctx.client`,
-so that an Api made outside of the run cannot bypass the check (see `client.http.send`); also in a thread with a copy of
-the run's context (`contextvars.copy_context`). It does not hold for such a client in a thread that the run merely
-started, nor for an independently created client: use `ctx.client` or `lock.guard(client)` there.
+Within a run of an elected controller, the same holds for every client that shares the connections of `ctx.client`, so
+that an Api made outside of the run cannot bypass the check (see `client.http.send`). A thread with a copy of the run's
+context (`contextvars.copy_context`) counts as part of the run. A thread that the run merely started does not, and an
+independently created client is never checked: use `ctx.client` or `lock.guard(client)` there.
 
 The check is made before an attempt, after retries, credentials and every other layer, and again right before the first
 byte is sent, after name lookup, connection and handshake. A window remains that no check can close: the thread, the
 process or the machine may be stopped right after the check, and the network may delay the bytes. On a running machine
-it lasts microseconds. Another leader begins `lease - renew_deadline` (5 s) after the deadline at the earliest, so only
-a longer stop lets two processes write. The object's resourceVersion guards against that: a `replace`, or a patch that
-tests the resourceVersion, fails if another process has written since the read. A blind write (an apply, a merge patch,
-a delete without preconditions) is not guarded inside the window.
+the window lasts microseconds. Another leader begins no earlier than `lease - renew_deadline` (5 s) after the deadline,
+so two processes can write only if this one was stopped for longer. The object's resourceVersion guards against that: a
+`replace`, or a patch that tests the resourceVersion, fails if another process has written since the read. A blind write
+(an apply, a merge patch, a delete without preconditions) is not guarded inside the window.
 """
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class NotLeaderError(KubeError):
 
 
 def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Fence:
-    """`deadline()`: the time until which this process leads, on the clock's `boottime`, or None. `describe()`: why it
-    does not lead, for the error."""
+    """A Fence that lets writes pass only while this process leads. `deadline()` returns the time until which it leads,
+    on the clock's `boottime`, or None. `describe()` returns why it does not lead, for the error."""
 
     def check(call: Call) -> None:
         until = deadline()
@@ -99,7 +99,7 @@ class ElectionCallbacks:
     Thread-safe; only `run` blocks."""
 
     def __init__(self, name: str) -> None:
-        """`name`: the election's, for messages."""
+        """`name`: the name of the election, for messages."""
         self._what = f"a callback of election {name}"
         self._waiting: SimpleQueue[Callback | None] = SimpleQueue()
 
@@ -138,7 +138,7 @@ def elect(client: Client, election: LeaderElection) -> LeaderLock:
 
 
 class LeaderLock:
-    """The Lease of an election from the view of this process; made by `elect`. Thread-safe once it is entered."""
+    """This process's candidacy for the Lease of an election; made by `elect`. Thread-safe once it is entered."""
 
     def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
         """Makes no request yet. `rng` draws the jitter."""
@@ -170,7 +170,7 @@ class LeaderLock:
         a new identity."""
         self._changed = threading.Condition()
         if self._threads:
-            self._state = LeaseState(phase=Phase.ENDED, reason="it is of the process that this one was forked from")
+            self._state = LeaseState(phase=Phase.ENDED, reason="it belongs to the process that forked this one")
             self._lost = StopToken(clock=self._clock)
             self._lost.set(self._describe())
         else:
@@ -184,9 +184,9 @@ class LeaderLock:
 
     @property
     def lost(self) -> StopToken:
-        """Set when the present leadership ends, or the next leadership if this process stands by; its reason says why.
-        It is set at the deadline, or at most `retry` seconds after the machine wakes from a suspension beyond the
-        deadline."""
+        """Set when the present leadership ends (while this process stands by: the next leadership); its reason says
+        why. It is set at the deadline; if the machine was suspended beyond the deadline, at most `retry` seconds after
+        it wakes."""
         return self._lost
 
     @property
@@ -256,10 +256,10 @@ class LeaderLock:
     def close(self, *, release: bool | None = None, timeout: Duration | None = None) -> None:
         """End the candidacy, as leaving the `with` block does. Safe to repeat; later calls wait as well.
 
-        The work that needs the Lease must have ended, or `release` must be False: then the Lease expires by itself, as
-        it does when the client is already closed. Blocks until the Lease is released or `timeout` seconds (default: the
-        renew deadline) have passed, and at most a second for a callback that does not return. Inside a callback it only
-        begins the end.
+        The work that needs the Lease must have ended, or `release` must be False. Without a release, or if the client
+        is already closed, the Lease expires by itself. Blocks until the Lease is released or `timeout` seconds
+        (default: the renew deadline) have passed, and at most a second for a callback that does not return. A call
+        inside a callback only begins to end the candidacy.
         """
         wanted = (self.election.release if release is None else release) and not self._client.is_closed
         within = self._rules.renew_deadline if timeout is None else seconds(timeout)
@@ -366,7 +366,8 @@ class LeaderLock:
         if before is Phase.LEADING:
             reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
             self._callbacks.tell(self.election.on_stopped)
-            # Another leader may change the children of its objects from here on.
+            # From here on another leader may change the child objects, so what is remembered of them is no longer
+            # valid.
             follows += [partial(self._lost.set, reason), memory_of(self._client).forget,
                         partial(log.info, "%s", reason),
                         partial(self._observer.leadership_changed, self.election.name, False)]

@@ -27,18 +27,19 @@
 
 The behaviour follows client-go's `tools/leaderelection`: whether another holder's Lease has expired is decided by the
 local time at which its record last changed and the duration written in it, never by the times in it, so that clocks
-need not agree. Every write is guarded by the resourceVersion that was read. It is stricter in five points:
+need not agree. Every write is guarded by the resourceVersion that was read. This module is stricter than client-go in
+five points:
 
 - The deadline counts from the moment at which the last successful renewal *began*, so that it comes before another
   candidate may begin, however late the response was.
 - A Lease is released on the basis of a fresh read, never of remembered state.
 - A deleted Lease is not free for a candidate that has seen another holder: the holder has not noticed the deletion
-  yet, and creates the Lease again. (If it is deleted each time before a standby sees it, for a whole lease duration, it
-  is free for the standby; the old holder's next write is then refused.)
-- A Lease whose holder was cleared by hand, for example by `kubectl edit`, is not free either: its holder takes it back
-  at the next renewal, and it expires when the holder's last renewal seen here would have expired. A release is
-  recognized by its duration of 1 s, which client-go writes, too. (client-go takes such a Lease at once, and two lead
-  until the old leader notices.)
+  yet, and creates the Lease again. (If the Lease is deleted again and again, each time before a standby sees it, it
+  becomes free for the standby after a whole lease duration; the old holder's next write is then refused.)
+- A Lease whose holder was cleared by hand, for example by `kubectl edit`, is not free either: the previous holder takes
+  it back at the next renewal. Otherwise it becomes free when the last renewal that was seen here would have expired. A
+  release is recognized by its duration of 1 s, which client-go writes, too. (client-go takes such a Lease at once, and
+  two lead until the old leader notices.)
 - A standby reads every `retry / 2.2` to `retry` seconds, with client-go's spread but without its longer wait. It sees
   each renewal within `retry`, and takes over within `lease + retry`.
 """
@@ -73,7 +74,7 @@ from kubectl_runtime.manager.leases import (
 )
 
 MOST_TRANSITIONS = 2**31 - 1
-"""The field has 32 bits: an edited Lease with the maximum would otherwise be refused at each attempt."""
+"""The field has 32 bits. Without this limit, no candidate could take a Lease that was edited to the maximum."""
 
 RELEASED_FOR = 1
 """The duration that a released record states, in seconds, as client-go writes it."""
@@ -91,7 +92,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """The state of a candidate. `phase` and `deadline` may be read by others; `leads_at` decides."""
+    """The state of a candidate. Other code may read `phase` and `deadline`, but must decide by `leads_at`."""
 
     phase: Phase = Phase.STANDBY
     deadline: float = -inf
@@ -107,9 +108,9 @@ class LeaseState:
     known: bool = False
     """Whether `seen` should still be current, so that the Lease can be written without reading it first."""
     reread: bool = False
-    """Whether a conflict or a failed release caused the read; a second one in a row waits."""
+    """Whether a conflict or a failed release caused the read; after a second one in a row the machine waits."""
     may_be_ours: bool = False
-    """Whether a write of ours may have made the Lease ours, answered or not."""
+    """Whether one of our writes, answered or not, may have made the Lease ours."""
     reason: str = ""
     """The reason of the phase, as text; empty where it is obvious."""
 
@@ -207,8 +208,8 @@ def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, 
 
 
 def noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
-    """The state after any read of the Lease; None if it does not exist. For a Lease that is deleted or was cleared, the
-    earlier record stays."""
+    """The state after a read of the Lease; `record` is None if the Lease does not exist. If the Lease was deleted or
+    cleared, the earlier record stays."""
     if record is None or (state.seen is not None and state.seen.holder and _is_cleared(record)):
         return replace(state, known=False)
     if record == state.seen:  # only the record counts: a change of labels renews nothing
@@ -280,7 +281,7 @@ def jittered(rules: Rules, now: Now) -> float:
 
 
 def _taken(rules: Rules, state: LeaseState, found: LeaseRecord | None, now: Now) -> Request:
-    """The request that makes the Lease ours, counted as a transition if it was not."""
+    """The request that makes the Lease ours; this counts as a transition if the Lease was not ours before."""
     seen = state.seen
     if seen is not None and seen.holder == rules.identity:
         record = _ours(rules, seen, now)

@@ -1,15 +1,16 @@
 """The values and requests of leader election.
 
-- `LeaderElection`: which Lease decides, and its times. The defaults 15, 10 and 2 s are those of client-go and of
-  Kubernetes's own components, as is the rule that `retry * 1.2` must be below `renew_deadline`. All candidates for one
-  Lease should use the same times; otherwise the duration that the holder wrote into the Lease counts.
+- `LeaderElection`: the Lease that decides an election, and its times. The defaults 15, 10 and 2 s are those of
+  client-go and of Kubernetes's own components, as is the rule that `retry * 1.2` must be below `renew_deadline`. All
+  candidates for one Lease should use the same times; otherwise the duration that the holder wrote into the Lease
+  counts.
 - `LeaseRecord`: the content of a Lease. Missing fields are read as in client-go: no holder is an empty holder, no
   transitions are 0. The times are only informative: no code compares them with a clock.
 - `LeaseStore`: carries out the requests of `lease_machine` on one Lease. Each request is one attempt, since the machine
-  has its own retries. A write without a response counts as failed; the machine then reads the Lease. Other content of
-  the Lease (labels, a preferred holder) is kept.
-- `Trouble`: why Leases cannot be read or written. It logs the first failure of each kind, and repeats after 10 s,
-  doubling up to a minute.
+  has its own retries. A write without a response counts as failed; after a failed write the machine reads the Lease.
+  Other content of the Lease (labels, a preferred holder) is kept.
+- `Trouble`: why Leases cannot be read or written. It logs the first failure of each kind at once, and a lasting failure
+  again after 10 s and then at intervals that double up to a minute.
 
 The remaining classes are the inputs and actions in the table of `lease_machine`.
 """
@@ -147,7 +148,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Do nothing until then, on the clock of `Now.at`, unless a Campaign or Leave comes."""
+    """Do nothing before the time `until` (on the clock of `Now.at`), unless a Campaign or Leave comes."""
 
     until: float
 
@@ -174,8 +175,9 @@ class LeaderElection:
     `timedelta`.
 
     - `name` of the Lease, in `namespace` (default: the client's own, which in a cluster is the Pod's).
-    - `identity`: the holder name of this process; default: the host's name and a random part. Your own identities must
-      differ between replicas: a process that finds its own name in the Lease believes that it holds the Lease.
+    - `identity`: the holder name of this process; default: the host's name and a random part. Identities that you
+      choose must differ between replicas: a process that finds its own name in the Lease believes that it holds the
+      Lease.
     - `release`: give the Lease back when the work has ended, so that another replica begins at once instead of waiting
       until the Lease expires.
     - `lease`: for how long other candidates respect a holder that does not renew; a whole number of seconds.
@@ -215,7 +217,7 @@ class LeaderElection:
         if self.namespace is not None:
             checked_label(self.namespace, f"the namespace of Lease {self.name}")
         if self.identity is not None and (not isinstance(self.identity, str) or not self.identity):
-            raise RequestError(f"election {self.name}: the identity is {self.identity!r}; None makes one up")
+            raise RequestError(f"election {self.name}: identity must be a text or None, not {self.identity!r}")
         for what, callback, arguments in (("on_started", self.on_started, ()), ("on_stopped", self.on_stopped, ()),
                                           ("on_new_leader", self.on_new_leader, ("identity",))):
             if callback is not None:
@@ -225,7 +227,7 @@ class LeaderElection:
                 raise RequestError(f"election {self.name}: {what} has to be positive, not {given!r}")
         lease, deadline, retry = seconds(self.lease), seconds(self.renew_deadline), seconds(self.retry)
         if lease != int(lease):
-            raise RequestError(f"election {self.name}: a Lease counts whole seconds, which lease={self.lease!r} is not")
+            raise RequestError(f"election {self.name}: lease must be a whole number of seconds, not {self.lease!r}")
         if deadline >= lease:
             raise RequestError(f"election {self.name}: renew_deadline has to be less than lease, not {deadline:g} and "
                                f"{lease:g} s: the holder has to stop before another begins")
@@ -311,12 +313,13 @@ PATIENCE = 5.0
 
 
 class Trouble:
-    """The failing requests for Leases. It logs the first failure of each kind, repeats, and the recovery. A successful
-    read does not end the trouble of writing the same Lease. Safe to use from any thread."""
+    """The failing requests for Leases. The first failure of each kind, repetitions of a lasting failure and the
+    recovery are logged. Reads and writes of a Lease count separately: a successful read does not clear a failed write.
+    Safe to use from any thread."""
 
     def __init__(self, whose: str, clock: Clock, repeated_within: float) -> None:
-        """`whose`: the prefix of log lines. `repeated_within`: seconds in which a failed request is repeated; after
-        that it is no longer needed, and its failure is dropped."""
+        """`whose`: the prefix of log lines. `repeated_within`: seconds in which a failed request is repeated. A request
+        that is not repeated by then is no longer needed, and its failure is dropped."""
         self._whose, self._clock, self._repeated_within = whose, clock, repeated_within
         self._lock = threading.Lock()
         self._kinds: dict[tuple[str, bool], tuple[type[BaseException], int]] = {}
@@ -370,7 +373,7 @@ class Trouble:
 
 
 def _meaning(request: Request, error: ApiError) -> Answer | None:
-    """The meaning of an error for the Lease, or None."""
+    """What an error response says about the Lease; None if it says nothing."""
     if isinstance(request, Get):
         return Read(None) if error.is_not_found else None
     if error.code == HTTPStatus.CONFLICT or (isinstance(request, Update) and error.is_not_found):

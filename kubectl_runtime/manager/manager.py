@@ -6,9 +6,9 @@
     manager.add_check("database", database.ping)
     manager.run()                                    # until SIGINT, SIGTERM, a failure, or the loss of the Lease
 
-`running` describes the order of start and stop. `ManagerView` is a manager as `/readyz` and the status page show it.
+`running` describes the order of start and stop. `ManagerView` is what `/readyz` and the status page show of a manager.
 `ManagerDefaults` holds values for arguments that a program leaves out, so that the command line can configure a manager
-that it did not make; they apply inside the block `manager_defaults`, in its context.
+that it did not make. They apply to managers made inside a `manager_defaults` block.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MOST_REPLICAS = 100
 
 
 class ManagerView:
-    """A manager as its server shows it. Thread-safe; takes no lock except for the list of members."""
+    """What a manager's server shows of the manager. Thread-safe; takes no lock except for the list of members."""
 
     def __init__(self, running: RunningManager, lock: LeaderLock | None, members: Callable[[], Iterable[Member]], *,
                  sharded: bool, given: Checks, servers: Sequence[Server]) -> None:
@@ -85,8 +85,8 @@ class ManagerView:
 
             manager    servers    election    sharding    controller widget    store pods    database
 
-        `servers` covers only the servers, for a Pod whose stores need its own webhook. Does not block; the program's
-        own checks and servers may block when they are called.
+        `servers` covers only the servers, for a Pod whose own webhook must answer before its stores can fill. This
+        method does not block; the returned checks of the program and of its servers may block when they are called.
         """
         running = self._running
         members = [*self._members()]
@@ -136,7 +136,7 @@ class ManagerView:
 
 
 class _Unsaid(str):
-    """A default, distinct from an equal text that a program passes."""
+    """A default that can be told apart from an equal string that a program passes."""
 
     __slots__ = ()
 
@@ -145,12 +145,12 @@ SERVE: Final[str] = _Unsaid(":8080")
 """The default address of a Manager."""
 
 DEBUG: Final = DebugPage()
-"""The default status page of a Manager; this very object marks an argument that was left out."""
+"""The default status page of a Manager; if the argument is this very object, it was left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerDefaults:
-    """The values of a Manager for arguments that are left out, under the names of the arguments."""
+    """The values that a Manager uses for arguments that are left out, under the names of the arguments."""
 
     leader: LeaderElection | None = None
     serve: str | None = SERVE
@@ -192,10 +192,11 @@ class Manager:
     """Runs several controllers and other work in one process, with common start, stop, health, metrics and leader
     election.
 
-    `add` takes a controller and its reconciler, `add_runnable` a function of a StopToken. `run` blocks until a signal
-    or the first fatal error, which it raises; `start` does not block. With `leader`, controllers run only while this
-    process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None: no server). Stopping takes at
-    most `grace` seconds. A manager runs once. Thread-safe; members added to a running manager start at once.
+    `add` takes a controller and its reconciler; `add_runnable` takes a function, which is called with a StopToken.
+    `run` blocks until a signal or the first fatal error, which it raises; `start` does not block. With `leader`,
+    controllers run only while this process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None:
+    no server). Stopping takes at most `grace` seconds. A manager runs once. Thread-safe; members added to a running
+    manager start at once.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.await_change()
@@ -216,9 +217,9 @@ class Manager:
         - `serve`: `HOST:PORT` for `/healthz`, `/readyz`, `/metrics` and the routes of `add_route`. None: serve nothing.
         - `debug`: who may read the status page `/debug`, and what it shows. Default: this host only. None: no page.
         - `grace`: seconds for the whole stop. Keep it below the 30 s that Kubernetes gives a Pod.
-        - `metrics`: whether `/metrics` is served. It shows the Metrics that observe the client; if there are none,
-          `Metrics.shared()` observes the client from the start on. The default registry also has the program's
-          own metrics. None: yes, unless the command line has `--no-metrics`.
+        - `metrics`: whether `/metrics` is served. Default: yes, unless the command line has `--no-metrics`. It exports
+          the Metrics that observe the client; if there are none, `Metrics.shared()` observes the client from the
+          manager's start. The default registry also contains the program's own metrics.
 
         Raises RequestError for an argument that cannot be used.
         """
@@ -299,7 +300,7 @@ class Manager:
         controller's own settings for them are ignored.
 
         With an election and `needs_leader`, the stores fill while the process stands by, and runs begin when it leads.
-        After the deadline of the Lease `ctx.client` refuses writes with NotLeaderError; inside a run, so does the
+        After the deadline of the Lease, `ctx.client` refuses writes with NotLeaderError; inside a run, so does the
         client that the program passed. A thread that a run starts must use an Api made from `ctx.client`, or a copy of
         the run's context (`contextvars.copy_context`).
 
@@ -342,9 +343,9 @@ class Manager:
         continue.
 
         Blocks until its runs have ended and its threads are joined, for at most `timeout` seconds (default: the
-        manager's grace period); returns what still runs. A call from a thread that the stop waits for, for example one
-        of its own runs, only begins the stop. Watches and stores that other members share stay. The name can then be
-        used again. Raises RequestError when there is no member of that name.
+        manager's grace period); returns what still runs. A call from a thread that the stop waits for, for example from
+        a run of the controller, only begins the stop. Watches and stores that other members share stay. The name can be
+        used again afterwards. Raises RequestError when there is no member of that name.
         """
         bound = member.controller if isinstance(member, BoundController) else member
         name = bound.plan().name if isinstance(bound, Controller) else bound
@@ -359,10 +360,10 @@ class Manager:
         return self._running.remove(found, within) if started else []
 
     def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
-        """Call `fn(stop)` in a thread of its own. It works until `stop` is set, then returns within the grace period.
+        """Call `fn(stop)` in a thread of its own. Once `stop` is set, `fn` must return within the grace period.
 
-        It may return earlier, when its work is done. If it raises, the manager ends with that error. With an election
-        and `needs_leader` it is called when this process leads. Raises like `add`.
+        `fn` may return earlier, when its work is done. If `fn` raises, the manager ends with that error. With an
+        election and `needs_leader`, `fn` is called when this process leads. Raises like `add`.
         """
         if not callable(fn):
             raise RequestError(f"add_runnable takes a function of a StopToken, not {type(fn).__name__}")
@@ -374,10 +375,10 @@ class Manager:
 
     def add_check(self, name: str, fn: Callable[[], object], *, timeout: Duration = 2) -> Manager:
         """Call `fn` for each readiness request. The check fails if `fn` raises, returns False, or takes more than
-        `timeout` seconds. It is called in a thread of its own, and not again before it has returned. `/readyz?verbose`
-        lists it by its `name`. Raises RequestError for a name that is taken, has a slash, or belongs to the manager
-        (`ping`, `manager`, `servers`, `election`, `sharding`, `controller ...`, `store ...`), and for a timeout of 0
-        seconds or less."""
+        `timeout` seconds. `fn` is called in a thread of its own, and not again before it has returned.
+        `/readyz?verbose` lists the check by its `name`. Raises RequestError for a name that is taken, has a slash, or
+        belongs to the manager (`ping`, `manager`, `servers`, `election`, `sharding`, `controller ...`, `store ...`),
+        and for a timeout of 0 seconds or less."""
         self._checks.add(name, fn, timeout)
         return self
 

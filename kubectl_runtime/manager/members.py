@@ -39,7 +39,7 @@ log = guarded_logger(__name__)
 
 
 class LeadershipLost(KubeError):
-    """This process was the leader and lost the leadership: its manager has ended. Start a new one, usually as a new
+    """This process was the leader and lost the leadership: its manager has ended. Start a new manager, usually in a new
     process.
 
     >>> issubclass(LeadershipLost, KubeError)
@@ -118,7 +118,7 @@ OnFailure = Callable[[str, BaseException], None]
 
 class Member:
     """A controller or a function that a manager runs. `finish` comes after `begin_stop`; all methods are thread-safe.
-    Members stop in parallel, so that their ends can be awaited one after the other."""
+    Members stop in parallel, so a caller can wait for them one after the other."""
 
     def __init__(self, name: str, *, needs_leader: bool, clock: Clock, failed: OnFailure) -> None:
         self.name = name
@@ -137,15 +137,17 @@ class Member:
         self.stop.set(reason)
 
     def finish_work(self, timeout: float) -> bool:
-        """Block until the member needs no leadership, for at most `timeout` seconds; returns whether that is so."""
+        """Block until no work of the member needs the leadership, for at most `timeout` seconds; returns whether none
+        does."""
         raise NotImplementedError
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Block until the member has ended, for `timeout` seconds and a moment for its threads; returns the rest."""
+        """Block until the member has ended, for `timeout` seconds and a moment for its threads; returns what still
+        runs."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """After `begin_stop`, end running work at once, except for a function. Does not block."""
+        """After `begin_stop`, end running work at once; a runnable cannot be ended so. Does not block."""
 
     def why_not_ready(self) -> str:
         """Why the member is not ready, as text; empty when it is ready, as a function always is. Does not block."""
@@ -169,7 +171,7 @@ class ControllerMember(Member):
         reconciles only this replica's shards and is guarded by their Leases."""
         super().__init__(plan.name, needs_leader=lock is not None, clock=plan.clock, failed=failed)
         self.plan = plan
-        """The name with which it was added."""
+        """The plan as it was added."""
         self._part = part
         self._elected = StopToken(clock=plan.clock)
         self._forget: Callable[[], None] = lambda: None
@@ -184,7 +186,7 @@ class ControllerMember(Member):
                            hold=self._join)
         self._make: Callable[[], Running[Any]] = partial(Running, plan, reconcile, error_policy, data)
         self.running: Running[Any] | None = None
-        """None before its start."""
+        """None before the start."""
         self._launched = threading.Event()
 
     def start(self) -> None:

@@ -14,9 +14,9 @@
                  sent; the shards are given back; then the servers
                  stop in reverse order
 
-It stops after `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease. Stopping takes
-`grace` seconds at most; threads that still run are returned, and logged with their stacks. The Lease is renewed until
-the work has ended. When it is lost, runs are stopped at once (`ctx.stop`) and get only 2 s.
+The manager stops after `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease.
+Stopping takes `grace` seconds at most; threads that still run are returned, and logged with their stacks. The Lease is
+renewed until the work has ended. When the Lease is lost, runs are stopped at once (`ctx.stop`) and get only 2 s.
 
 `Candidacy` is a manager's part in the election. Without an election it leads as soon as it starts. At the end it gives
 the Lease back, unless work still needs it.
@@ -43,7 +43,8 @@ log = guarded_logger(__name__)
 
 class Candidacy:
     """A manager's part in the election: it stands for election and reports the outcome. Thread-safe. The callbacks are
-    called in any thread: `lead` once, `failed` if the lock fails before, `lost` if the leadership is lost after."""
+    called in any thread: `lead` once when this process leads, `failed` if the lock fails before that, and `lost` if the
+    leadership is lost afterwards."""
 
     def __init__(self, lock: LeaderLock | None, stop: StopToken, *, lead: Callable[[], None],
                  lost: Callable[[str], None], failed: Callable[[BaseException], None]) -> None:
@@ -58,7 +59,7 @@ class Candidacy:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process holds the Lease; always without an election."""
+        """Whether this process holds the Lease; True without an election."""
         return self._lock is None or self._lock.is_leader
 
     @property
@@ -87,7 +88,7 @@ class Candidacy:
         join([self._thread], LEAST_SECONDS)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to the election, which calls its callbacks."""
+        """Whether `thread` belongs to the election, such as the thread that calls its callbacks."""
         return thread is self._thread or (self._lock is not None and self._lock.owns(thread))
 
     def _await_leadership(self) -> None:
@@ -158,7 +159,7 @@ class RunningManager(Lifecycle):
 
     @property
     def is_leader(self) -> bool:
-        """Whether work that needs the leadership may run now; always without an election."""
+        """Whether work that needs the leadership may run now; without an election, as long as the manager runs."""
         return self.phase is Phase.LEADING and self._candidacy.is_leader
 
     @property
@@ -167,7 +168,7 @@ class RunningManager(Lifecycle):
         return self.part.shards
 
     def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
-        """Start everything, servers first. `foreground`: the caller waits by `serve`.
+        """Start everything, servers first. `foreground`: the caller will wait in `serve`.
 
         Blocks until the servers listen. Raises what a server raises, after the started servers have stopped.
         """
@@ -194,8 +195,8 @@ class RunningManager(Lifecycle):
         self._begin(member)
 
     def remove(self, member: Member, within: float) -> list[StillRunning]:
-        """Stop `member` alone; returns what still runs after `within` seconds. From a thread of its own it only begins
-        the stop."""
+        """Stop `member` alone; returns what still runs after `within` seconds. A call from one of the member's threads
+        only begins the stop."""
         with self._change:
             if member in self._members:
                 self._members.remove(member)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = guarded_logger(__name__)
 
 LEAST_SECONDS = 1.0
-"""The least seconds that each server and Lease gets to stop, even if the grace period is used up."""
+"""Seconds that each server and Lease gets to stop at least, even if the grace period is used up."""
 
 
 class Server(Protocol):
@@ -47,7 +47,7 @@ class Server(Protocol):
 
 
 def expect_ready(servers: Iterable[Any]) -> None:
-    """Raise Unhealthy with the reasons of servers whose `why_not_ready` returns one. Blocks as they do."""
+    """Raise Unhealthy if servers are not ready, with their `why_not_ready`. Blocks as `why_not_ready` does."""
     reasons = [reason for server in servers if (reason := getattr(server, "why_not_ready", ""))]
     if reasons:
         raise Unhealthy("; ".join(reasons))
@@ -71,7 +71,7 @@ class ServerGroup:
             self._started.append(server)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether a server says by `owns(thread)` that `thread` is its own, so that the thread cannot wait for the
+        """Whether `thread` belongs to a server, as the server's own `owns` decides. Such a thread cannot wait for the
         server's end."""
         found = [getattr(server, "owns", None) for server in list(self._started)]
         return any(owns(thread) for owns in found if owns is not None)
@@ -88,9 +88,9 @@ class ServerGroup:
                 thread.join(timeout + LEAST_SECONDS)
             except RuntimeError:  # the interpreter ends, or there are no more threads
                 self._stop(server, timeout)
-            self._started.pop()  # only now: until here `owns` must know its threads
+            self._started.pop()  # not earlier: `owns` must know its threads until here
             if thread.is_alive():
-                log.error("manager: %s does not stop; it is here:\n%s", server.name, stack_of(thread.ident))
+                log.error("manager: %s does not stop; its stack:\n%s", server.name, stack_of(thread.ident))
 
     def _stop(self, server: Server, timeout: float) -> None:
         with self._log.collecting():
@@ -108,7 +108,8 @@ def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, 
     and the program's own `routes`. `ready_checks` returns the current checks of `/readyz`; `why_not_alive` returns what
     only a restart of the process can repair; neither blocks.
 
-    The manager calls it once, before it starts the servers. Only this module knows both the manager and its servers.
+    The manager calls this function once, before it starts the servers. Only this module knows both the manager and its
+    servers.
     """
     traffic = None if debug is None else Traffic(client.clock)
     if traffic is not None:
@@ -128,7 +129,7 @@ def metrics_of(client: Client) -> Scraped:
     for part in parts_of(client.observer):
         if isinstance(part, Metrics):
             return part
-    # times of a simulated clock are not those of other clients
+    # the times of a simulated clock must not mix with those of other clients
     made = Metrics.shared() if client.clock is SYSTEM_CLOCK else Metrics(own_registry(), clock=client.clock)
     observe_too(client.observer, made)
     return made
@@ -143,7 +144,7 @@ ELECTION, SHARDING = "election", "sharding"
 
 
 class Checks:
-    """Named checks. Safe to use from any thread."""
+    """The checks that a program added, by name. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

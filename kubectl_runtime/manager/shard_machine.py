@@ -1,7 +1,7 @@
-"""`step`: which shards a replica takes, keeps and gives up, by its state, what has happened, and time. Pure.
+"""`step`: which shards a replica takes, keeps and gives up; a pure function of its state, the input and the time.
 
-`lease_machine` handles each Lease, that of the replica and those of the shards. This module decides when to stand for a
-shard and when to give it up. A shard, for one replica:
+`lease_machine` handles each single Lease: the replica's own and those of the shards. This module decides when to stand
+for a shard and when to give it up. A shard, for one replica:
 
     shard      what happened                                            -> shard
     away       free, room in the quota, no run of it is left here, and  asking     Get, then write: ours
@@ -23,19 +23,19 @@ The replica itself:
     any           Quit   -> quitting      deletes its own Lease at once, so that the others have room; quota 0
     quitting      all shards are away, its own Lease is gone, or the time for that is over   -> gone
 
-*May take*: this replica takes part, its own Lease is valid, and a list that began after its own Lease was written has
-shown every replica that counts, all with the same division. If two replicas have different divisions, the later sees
-the earlier, so they never work at the same time. Within one division the shard's Lease alone ensures that only one
-replica works for a shard, whatever the lists have shown. Where objects are divided by ranges, the list must have begun
-`retry` after the own Lease was written, so that replicas that start together see each other first.
+*May take* means: this replica takes part, its own Lease is valid, and a list that began after its own Lease was written
+has returned no replica with another division. Of two replicas with different divisions, the later sees the earlier, so
+they never work at the same time. Within one division the shard's Lease alone ensures that only one replica works for a
+shard, whatever the lists have shown. Where objects are divided by ranges, the list must have begun `retry` after the
+own Lease was written, so that replicas that start together see each other first.
 
-A dead replica is noticed within `lease + retry`, by its own Lease and by its shards'. The quotas of all replicas add up
-to all shards, so each shard has a holder within `lease + retry` after a replica died, and within `retry` after a
-replica gave it up.
+A dead replica is noticed within `lease + retry`, through its own Lease and those of its shards. The quotas of all
+replicas add up to all shards, so each shard has a holder within `lease + retry` after a replica died, and within
+`retry` after a replica gave it up.
 
-*Expected* shards have not been renewed for `renew_deadline`: their holder cannot write any more, and is probably dead.
-Where objects are divided by ranges, the replica that will take such a shard lists its objects before the Lease expires.
-All replicas compute the same result for this replica.
+*Expected* shards are those whose Leases have not been renewed for `renew_deadline`: the holder cannot write any more,
+and is probably dead. Where objects are divided by ranges, the replica that will take such a shard lists its objects
+before the Lease expires. All replicas compute the same assignment.
 """
 from __future__ import annotations
 
@@ -90,14 +90,14 @@ class ShardRules:
     shards: int
     grace: float
     order: tuple[int, ...]
-    """The order in which it stands for shards, different for each replica, so that they seldom collide."""
+    """The order in which the replica stands for shards. It differs between replicas, so that they seldom collide."""
     by: str = "name"
     """The property that decides in which shard an object is."""
 
     @property
     def company(self) -> float:
-        """Seconds that a replica waits for others to appear before it takes its first shard. A shard that moves costs a
-        list where objects are divided by ranges, so the first of several starting replicas should not take all
+        """Seconds that a replica waits for others to appear before it takes its first shard. Where objects are divided
+        by ranges, each shard that moves costs a list, so the first of several starting replicas should not take all
         shards."""
         return 0.0 if self.by == "name" else float(self.lease.retry)
 
@@ -125,7 +125,7 @@ class ShardState:
     own: LeaseState = field(default_factory=LeaseState)
     phase: Phase = Phase.WAITING
     draining: Mapping[int, float] = field(default_factory=dict)
-    """The draining shards, and when each is given up at the latest."""
+    """The draining shards, and the latest time at which each is given up."""
     counted_since: float = inf
     """Since when our own Lease has been valid."""
     listed: float = -inf
@@ -135,10 +135,10 @@ class ShardState:
     list_at: float = -inf
     """When the next list is due."""
     delete: Mapping[str, str | None] = field(default_factory=dict)
-    """Leases to delete, and their versions; `deleting` has been requested."""
+    """Leases to delete, with their versions. The deletion of those in `deleting` has been requested."""
     deleting: frozenset[str] = frozenset()
     gone_by: float = inf
-    """When this replica leaves, even if something is left."""
+    """When this replica leaves, even if it still has shards."""
 
     @classmethod
     def first(cls, rules: ShardRules) -> ShardState:
@@ -205,12 +205,13 @@ class ShardState:
 
 
 Busy = Sequence[int]
-"""Returns the number of runs in progress for each shard in this process."""
+"""The number of runs in progress for each shard in this process."""
 
 
 def step(rules: ShardRules, state: ShardState, happened: Input, now: Now, busy: Busy
          ) -> tuple[ShardState, Action]:
-    """The next state and the action, whose request began `now`; only a Tick or an answer leads to one. Pure."""
+    """The next state and the action. A request in the action counts as begun `now`; only a Tick or an answer leads to a
+    request. Pure."""
     follows: Action = Wait(now.at)
     match happened:
         case Answered(which, answer):

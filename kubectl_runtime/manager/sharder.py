@@ -14,22 +14,23 @@ sharding.kubectl-runtime.dev/name: my-operator
     my-operator-3-of-16-by-uid      likewise, where objects are divided by uid; `-by-namespace` by namespace
     my-operator-replica-<mark>      one for each replica, labelled with its division
 
-One list shows all replicas and free shards. The list is consistent (no resourceVersion), so that two numbers of shards
-never work at the same time.
+One LIST request returns all replicas and free shards. The list is consistent (no resourceVersion), so that replicas
+with different numbers of shards never work at the same time.
 
 The fence of `Sharder.guard` is that of an election (`only_while_leading`), applied to the shard of the writing run:
 
-- A write by a run is sent while the shard of its object is this replica's, and begins before the deadline of the
-  shard's Lease; otherwise it raises NotLeaderError, and nothing is sent. The writes of a run that began before its
-  shard was lost stay refused; while the run lasts, this replica does not take the shard again.
-- Any other write is sent while this replica's own Lease is valid, or while it quits: for a thread that a reconciler
-  has started itself, the object is not known. A thread with a copy of the run's context (`contextvars.copy_context`,
-  `asyncio.to_thread`) counts as the run while the run lasts.
+- A write by a run is sent if this replica holds the shard of the run's object and the write begins before the deadline
+  of the shard's Lease. Otherwise the write raises NotLeaderError, and nothing is sent. Once the shard is lost, all
+  later writes of the run are refused: this replica does not take the shard again while the run lasts.
+- Any other write is sent while this replica's own Lease is valid, or while the replica quits. This includes writes in
+  threads that a reconciler started itself, since their object is not known. A thread with a copy of the run's context
+  (`contextvars.copy_context`, `asyncio.to_thread`) counts as the run while the run lasts.
 - A read is sent.
 
 A write by a run is also refused through the client that the program passed, not only through `ctx.client`. As in an
-election, the shard can still be lost between the check and the arrival of the write at the server. A resourceVersion in
-the write protects the object; a blind write (apply, merge patch, delete without preconditions) is unprotected then.
+election, the shard can still be lost between the check and the arrival of the write at the server. In that case a
+resourceVersion in the write protects the object; a blind write (apply, merge patch, delete without preconditions) is
+not protected.
 """
 from __future__ import annotations
 
@@ -84,12 +85,12 @@ from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 NAME = "sharding.kubectl-runtime.dev/name"
 SHARDS = "sharding.kubectl-runtime.dev/shards"
 BY = "sharding.kubectl-runtime.dev/by"
-"""Only informative: the label with the number of shards also contains it."""
+"""Only informative: the value of the label SHARDS also depends on `by`."""
 NUMBERED_FROM = {"name": 0, "namespace": 1000, "uid": 2000}
-"""The suffix of the number of shards in the label: replicas of a version that divides only by name see a different
-number, and so do not work at the same time as replicas that divide differently."""
+"""What is added to the number of shards in the label SHARDS. A replica of a version that divides only by name reads a
+different number, and so does not work at the same time as replicas that divide differently."""
 SHARD = "sharding.kubectl-runtime.dev/shard"
-"""The label of a shard's Lease only."""
+"""A label that only the Leases of shards have."""
 
 
 class ShardLeases:
@@ -101,7 +102,7 @@ class ShardLeases:
         whose, repeated_within = f"sharding {namespace}/{sharding.name}", seconds(sharding.renew_deadline)
         self.trouble = Trouble(whose, client.clock, repeated_within)
         self._deletions = Trouble(whose, client.clock, repeated_within)
-        """For list and delete, on which no work depends."""
+        """For deletions, on which no work depends."""
         labels = {NAME: sharding.name, SHARDS: str(NUMBERED_FROM[sharding.by] + sharding.shards), BY: sharding.by}
         self._params = ListParams(label_selector={NAME: sharding.name})
         self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, self.trouble,
@@ -147,7 +148,7 @@ class ShardLeases:
 
 
 def _sight(lease: Lease) -> Sight | None:
-    """Return None for an object with the label that is not one of ours."""
+    """Read a listed Lease. Returns None if it has the label but is not a Lease of a sharding."""
     try:
         shard, number = lease.labels.get(SHARD), int(lease.labels.get(SHARDS, ""))
         by = next((by for by, start in NUMBERED_FROM.items() if start < number <= start + MOST_SHARDS), "")
@@ -160,10 +161,10 @@ def _sight(lease: Lease) -> Sight | None:
 log = guarded_logger(__name__)
 
 REQUESTS = 4
-"""Concurrent requests: a hanging request must not cost the other shards."""
+"""The number of concurrent requests, so that a hanging request does not cost the other shards."""
 
 TOGETHER = 0.5
-"""Seconds for which gained shards are collected into one notification, as listeners go through all objects."""
+"""Seconds for which gained shards are collected, since listeners go through all objects for each notification."""
 _JOIN_SECONDS = 2.0
 
 
@@ -181,13 +182,13 @@ class Sharder:
         self._begin_as_another()
         self._fence = only_while_leading(self._may_write_until, self._why_not, client.clock)
         self._view: tuple[frozenset[int], float] = frozenset(), inf
-        """The shards at work, and until when, by the clock alone; each trigger reads this."""
+        """The shards at work, and the earliest deadline of their Leases; each trigger reads this."""
         self._busy = [0] * sharding.shards
         self._lost = [StopToken(clock=self._clock) for _ in range(sharding.shards)]
         self._terms = [0] * sharding.shards
         """How often work for each shard has begun in this process."""
         self._holds = [0] * sharding.shards
-        """How often the Lease of each shard has become this replica's."""
+        """How often this replica has acquired the Lease of each shard."""
         self._told: dict[int, int] = {}
         """The shards known to the listeners, each with its term."""
         self._told_held: dict[int, int] = {}
@@ -264,7 +265,7 @@ class Sharder:
         self.end_in(shard_of(key, self.sharding.shards))
 
     def begin_in(self, shard: int) -> StopToken | None:
-        """Begin a run for an object of `shard`: as `Partition.begin`."""
+        """Begin a run for an object of `shard`, like `Partition.begin`."""
         with self._changed:
             if not self._state.works(shard, self._clock.boottime()):
                 return None
@@ -272,7 +273,7 @@ class Sharder:
             return self._lost[shard]
 
     def end_in(self, shard: int) -> None:
-        """End the run: as `Partition.end`."""
+        """End the run, like `Partition.end`."""
         with self._changed:
             self._busy[shard] -= 1
             if not self._busy[shard] and shard not in self._state.at_work:
@@ -280,8 +281,8 @@ class Sharder:
                 self._changed.notify_all()
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """Like `Partition.listen`. Where stores hold everything, a new listener learns the state from the first list.
-        By ranges it is notified of the shards that are already at work."""
+        """Like `Partition.listen`. With `by="name"`, a new listener learns the state from the first list. Otherwise it
+        is notified of the shards that are already at work."""
         key = object()
         with self._changed:
             self._listeners[key] = listener
@@ -318,7 +319,7 @@ class Sharder:
     def _why_not(self) -> str:
         group, shard = f"{self.namespace}/{self.sharding.name}", self._shard_of_run()
         if shard is not None:
-            return f"shard {shard} of {group} does not belong to {self.identity}, or no longer"
+            return f"shard {shard} of {group} does not (or no longer) belong to {self.identity}"
         return f"{self.identity} has no Lease of its own in sharding {group}"
 
     # Lifecycle
@@ -348,7 +349,7 @@ class Sharder:
         self.step(Quit(within))
 
     def close(self, timeout: float) -> None:
-        """Give the rest of `quit` `timeout` seconds. Blocks for them at most, and a moment for the threads."""
+        """Quit within `timeout` seconds. Blocks for at most that time, and a moment for the threads."""
         timeout = 0.0 if self._client.is_closed else timeout  # a closed client cannot release anything
         self.quit(timeout)
         patience = time.monotonic() + timeout + _JOIN_SECONDS  # real time: these are threads of the operating system
@@ -408,7 +409,7 @@ class Sharder:
         left = frozenset(n for n, hold in held_before.items() if held.get(n) != hold)
         lost = frozenset(n for n, term in before.items() if now.get(n) != term)
         gained = frozenset(n for n, term in now.items() if before.get(n) != term)
-        # A shard that is given up is drained or released first.
+        # A shard that was given up on purpose is draining or releasing first; any other lost shard was taken away.
         taken = frozenset(n for n in lost if n not in state.draining and state.shards[n].phase in (
             LeasePhase.STANDBY, LeasePhase.LOST, LeasePhase.LEADING) and state.phase is Phase.TAKING_PART)
         if lost or gained:
@@ -502,7 +503,7 @@ class Sharder:
 
     @property
     def _has_lost(self) -> bool:
-        """Whether listeners have not been notified of a lost shard, which is urgent, unlike a gained shard."""
+        """Whether a lost shard is still to be reported to the listeners. A loss is urgent, a gain is not."""
         return not (self._told.keys() <= self._state.at_work and self._told_held.keys() <= self._state.held)
 
     def _pause(self, until: float, seen: int) -> None:
@@ -524,6 +525,6 @@ def _names(what: str, shards: frozenset[int]) -> str:
 
 
 def _division(one: Division, own: Division) -> str:
-    """Describe a division, without the parts that all divisions share."""
+    """Describe a division. "by name" is left out if our own division is also by name."""
     number, by = one
     return f"{number} shards" + (f" by {by or 'something else'}" if (by, own[1]) != ("name", "name") else "")

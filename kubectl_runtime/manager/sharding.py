@@ -10,11 +10,12 @@ shard. The number of shards is independent of the number of replicas: replicas c
     uid         the range in which the hash of its uid is    the objects of its shards, of the kind that a controller
                                                              reconciles
 
-`Replicas` counts the replicas, which decides how many shards each takes. Each replica keeps a labelled Lease for this
-count. The shards' Leases do not show a replica without shards; a Deployment's `replicas` counts Pods that do not exist
-or cannot work, and needs permissions and names that a program outside of the cluster lacks. A Lease counts until it has
-been seen unchanged for its own duration, so a dead replica and its shards expire at the same time. The state in a list
-is valid until another list shows a change, so an unreachable API server makes no replica count as dead.
+`Replicas` counts the replicas; the count decides how many shards each takes. To be counted, each replica keeps a
+labelled Lease of its own. The shards' Leases would not do, since they do not name a replica without shards. Nor would a
+Deployment's `replicas`: it counts Pods that do not exist or cannot work, and reading it needs permissions and names
+that a program outside of the cluster lacks. A Lease counts until it has been seen unchanged for its own duration, so a
+dead replica and its shards expire at the same time. This is evaluated only when a list arrives, so an unreachable API
+server makes no replica count as dead.
 
 The remaining classes are the inputs and actions in the table of `shard_machine`.
 """
@@ -47,16 +48,16 @@ class Sharding:
     """Divides the work among replicas: `Sharding("my-operator", shards=16)`. Durations are seconds or `timedelta`.
 
     All replicas of a group have the same `name` and `namespace` (default: the client's own, which in a cluster is the
-    Pod's). `shards` is the number of parts; with several times the number of replicas, each replica gets about the same
-    share. To change the number, start replicas with the new number beside the old ones: they take nothing until the
-    last replica with the old number has ended. Each shard has a Lease with the times `lease`, `renew_deadline` and
+    Pod's). `shards` is the number of parts; if it is several times the number of replicas, each replica gets about the
+    same share. To change the number, start replicas with the new number beside the old replicas: the new replicas take
+    nothing until the last old replica has ended. Each shard has a Lease with the times `lease`, `renew_deadline` and
     `retry` and the `identity` of a `LeaderElection`.
 
     `by` decides in which shard an object is. "name" divides runs and writes only. "namespace" and "uid" are
     experimental, since the server's feature gate ShardedListAndWatch is alpha. They also divide the watches: a replica
-    receives and stores only its own shards. By "namespace" this holds for the kind that a controller reconciles, which
-    must be namespaced, and for the kinds that it `owns`; namespaces whose names differ only in their last letters
-    mostly share a shard. By "uid" it holds for the reconciled kind; when a name is created again, the new object may
+    receives and stores only its own shards. With "namespace" this holds for the kind that a controller reconciles,
+    which must be namespaced, and for the kinds that it `owns`. Namespaces whose names differ only in their last letters
+    mostly share a shard. With "uid" it holds for the reconciled kind. When a name is created again, the new object may
     belong to another replica while a run for the old object lasts, and only the resourceVersion separates their writes.
     A server without the gate sends everything to each replica, which is logged once. A replica takes no shard while
     other replicas use another division.
@@ -80,10 +81,10 @@ class Sharding:
     def __post_init__(self) -> None:
         checked_label(self.name, "the name of a sharding")
         if type(self.shards) is not int or not 1 <= self.shards <= MOST_SHARDS:
-            raise RequestError(f"sharding {self.name}: shards is a whole number from 1 to {MOST_SHARDS}, not "
+            raise RequestError(f"sharding {self.name}: shards must be a whole number from 1 to {MOST_SHARDS}, not "
                                f"{self.shards!r}")
         if self.by not in get_args(DividedBy):
-            raise RequestError(f"sharding {self.name}: objects are divided by name, namespace or uid, not {self.by!r}")
+            raise RequestError(f"sharding {self.name}: by must be 'name', 'namespace' or 'uid', not {self.by!r}")
         self.election(0)  # checks the rest
 
     def election(self, shard: int) -> LeaderElection:
@@ -113,9 +114,9 @@ def shard_of(key: Key, shards: int) -> int:
     """The shard, counted from 0, of the object with this namespace and name. Takes about 2 microseconds for 16 shards.
 
     This is a rendezvous hash (Thaler and Ravishankar, 1996): each shard draws a number from the key, and the highest
-    number wins. With more shards, a key stays or moves to a new shard, and all processes on all machines agree. The
-    numbers are the words of SHAKE128 of `namespace/name`; a longer output begins with the shorter output.
-    Cluster-scoped objects have an empty namespace.
+    number wins. When shards are added, a key stays or moves to a new shard. All processes on all machines agree. The
+    numbers are the words of SHAKE128 of `namespace/name`; a longer output begins with the shorter output, so the
+    numbers of existing shards do not change. Cluster-scoped objects have an empty namespace.
     """
     drawn = _words(shards)(shake_128(f"{key[0] or ''}/{key[1]}".encode()).digest(_WORD * shards))
     return drawn.index(max(drawn))
@@ -142,7 +143,7 @@ OWN = -1
 
 
 Division: TypeAlias = tuple[int, str]
-"""The number of shards and the `by` of a group: replicas that differ must not work at the same time."""
+"""The number of shards and the `by`. Replicas with different divisions must not work at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +238,7 @@ Action: TypeAlias = Ask | ListLeases | Delete | Wait
 
 
 FORGOTTEN_AFTER = 10
-"""A shard's Lease of another number of shards is deleted after this many lease durations without a change."""
+"""A shard's Lease from another division is deleted after this many lease durations without a change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,7 @@ class Replicas:
         return self.shards, self.by
 
     def listed(self, sights: Iterable[Sight], at: float) -> Replicas:
-        """Return the replicas after a list of the Leases of other replicas and of shards of another number."""
+        """Return the replicas after a list. The Leases of other replicas, and of shards of other divisions, count."""
         seen: dict[str, Seen] = {}
         for sight in sights:
             if sight.record.holder == self.identity or (sight.shard is not None and sight.division == self.division):
@@ -284,14 +285,14 @@ class Replicas:
 
     @property
     def members(self) -> list[str]:
-        """The identities of all replicas of our division, ourselves included, in an order that is the same for all."""
+        """The identities of all replicas of our division, ourselves included, in the same order in every replica."""
         others = {one.sight.record.holder for one in self.seen.values()
                   if one.counts and one.sight.shard is None and one.sight.division == self.division}
         return sorted({self.identity, *others})
 
     @property
     def other_divisions(self) -> list[Division]:
-        """The other divisions of the same objects. With such replicas two could work for one object."""
+        """The divisions of replicas that divide differently: beside such a replica, two could work for one object."""
         return sorted({one.sight.division for one in self.seen.values() if one.counts} - {self.division})
 
     @property
@@ -306,7 +307,7 @@ class Replicas:
         return least + (members.index(member) < more)
 
     def without(self, identities: Collection[str], *, unless_seen_since: float) -> Replicas:
-        """The replicas without these other replicas; those whose own Lease has changed since that time stay."""
+        """The replicas without `identities`; a replica whose own Lease has changed after `unless_seen_since` stays."""
         return replace(self, seen={name: one for name, one in self.seen.items()
                                    if one.sight.record.holder not in identities or one.since > unless_seen_since})
 
@@ -317,7 +318,7 @@ class Replicas:
 
     def forgotten(self, at: float) -> dict[str, str]:
         """The Leases to delete, with their versions. Leases of dead replicas are deleted at once, so that a new
-        replica, which counts each Lease that it sees for the first time, does not count them. Leases of shards of
-        another number are deleted when they have been unused for long."""
+        replica, which counts each Lease that it sees for the first time, does not count them. Leases of another
+        division's shards are deleted when they have been unused for long."""
         return {name: one.sight.version for name, one in self.seen.items() if not one.counts and (
             one.sight.shard is None or at >= one.since + FORGOTTEN_AFTER * (one.until(self.lease) - one.since))}
