@@ -1,17 +1,17 @@
 """Answers reviews: from the bytes of a review to the bytes of its response, and the WSGI application around that.
 
-`admission_answer(handler, "validate", body, guard)` gives:
+The response of `admission_answer(handler, "validate", body, guard)` is:
 
 - allowed, with the patch of the handler's change, when the handler returns
 - denied with reason and code for `Denied(reason, code)`
 - denied with 400 for a DecodeError of the request's own objects
 - denied with 500 for any other exception, SystemExit included; the text of the exception is only logged, since the
   author of a Pod need not see the webhook's data
-- BadReview for a body that is no review, since there is no uid to answer to
+- none for a body that is no review, since it has no uid that a response could contain: BadReview is raised
 
-Warnings and audit annotations are part of every response. Patches compare plain JSON values, in which 1 differs from
-true and 1.0, so that defaults of a class and its formats of numbers and dates never appear as changes. The package
-jsonpatch (extra ``kubectl_runtime[webhooks]``) is imported at the first use, only here.
+Warnings and audit annotations are part of every response. Patches are computed from plain JSON values, in which 1
+differs from true and 1.0. So the defaults of a class, and the way it formats numbers and dates, never appear as
+changes. The package jsonpatch (extra ``kubectl_runtime[webhooks]``) is imported at the first use, only here.
 
     app = application({"/quota": Quota(), "/convert": Conversion({("v1", "v2"): to_v2, ("v2", "v1"): to_v1})})
 
@@ -142,7 +142,7 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Gu
 
 
 def conversion_answer(converter: Converts, body: bytes, guard: Guard) -> bytes:
-    """Return the response of `converter` for all objects or none. Blocks as the converter does. Raises BadReview."""
+    """Return the response of `converter`: all objects, or a failure. Blocks as the converter does. Raises BadReview."""
     try:
         review = ConversionReview.decode(body)
     except DecodeError as error:
@@ -363,7 +363,7 @@ class Application:
     @property
     def definitions(self) -> tuple[str, ...] | None:
         """The names of the CustomResourceDefinitions that the application converts; None if a conversion does not know
-        its own, because its versions are given as texts."""
+        its definition, because its versions are given as texts."""
         names = [getattr(handler, "crd_name", None) for handler in self.handlers.values()
                  if not isinstance(handler, Admission)]
         known = tuple(name for name in names if isinstance(name, str))

@@ -2,10 +2,13 @@
 
     configurations(app, "quota", Target.service("shop/quota"))
 
-gives a ValidatingWebhookConfiguration with a webhook for each class that defines `validate`, a
-MutatingWebhookConfiguration with a webhook for each class that defines `mutate` (for operations with an object to
-change), and for each Conversion between classes the `spec.conversion` of the CustomResourceDefinition, to be applied
-beside the rest of the definition. `apply_webhooks` applies them by server-side apply.
+returns these manifests, which `apply_webhooks` applies by server-side apply:
+
+- a ValidatingWebhookConfiguration with a webhook for each class that defines `validate`
+- a MutatingWebhookConfiguration with a webhook for each class that defines `mutate` (for operations with an object to
+  change)
+- for each Conversion between classes, a CustomResourceDefinition with `spec.conversion` only, to be applied beside the
+  rest of the definition
 
 `CaBundles` keeps the CA of a webhook server in each clientConfig whose `service` is ours or whose `url` has one of our
 hosts: in webhook configurations (webhooks[*].clientConfig) and CRDs (spec.conversion.webhook.clientConfig). It watches
@@ -13,8 +16,9 @@ them, so that new or overwritten objects are repaired at once. A bundle is a set
 servers (see `merged`), and each write is conditional on the resourceVersion. At the end our CA is removed, unless it is
 the last.
 
-It needs list, watch and patch on the three resources. Where the names of the program's own objects are known, patch on
-these is enough: another object that may not be written is logged once, and does not affect readiness.
+`CaBundles` needs list, watch and patch on the three resources. If the names of the program's own objects are known,
+patch on these objects is enough: any other object that `CaBundles` may not write is logged once, and does not affect
+readiness.
 """
 from __future__ import annotations
 
@@ -113,9 +117,9 @@ def configurations(app: Application | Mapping[str, Admission[Any] | Converts], n
                    ca_bundle: bytes = b"", annotations: Mapping[str, str] | None = None) -> list[Object]:
     """Return the manifests, as dicts: see the module. `name`: the name of the configurations.
 
-    `ca_bundle`: PEM, the CA that the API server trusts; without it another component, such as cert-manager, must write
-    it, which `annotations` may request. Raises RequestError for webhooks without a name or a rule, and for two of one
-    name.
+    `ca_bundle`: PEM, the CA that the API server trusts; if it is left out, another component, such as cert-manager,
+    must write it, and `annotations` may request this. Raises RequestError for webhooks without a name or a rule, and
+    for two webhooks of the same name.
     """
     if not name:
         raise RequestError("a configuration has a name: configurations(app, 'quota', Target.service('shop/quota'))")
@@ -236,7 +240,7 @@ def _keep_bundles(manifest: dict[str, Any], there: dict[str, Any], ca_bundle: by
 
 
 def _client_configs(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The clientConfigs by webhook name; that of a conversion has no name."""
+    """The clientConfigs by webhook name; the name is empty for a conversion."""
     found = [(hook["name"], hook["clientConfig"]) for hook in content.get("webhooks") or ()]
     webhook = ((content.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
     return [*found, ("", webhook["clientConfig"])] if webhook.get("clientConfig") else found
@@ -299,10 +303,10 @@ class CaBundles:
         self._running: list[Running[Any]] = []
         self._own: dict[str, Collection[str]] = {}
         self._refused: dict[tuple[str, str], None] = {}
-        """Plural and name of other objects that name this server and that it may not write."""
+        """Plural and name of objects that are not the program's own and name this server, but may not be written."""
 
     def start(self, kinds: Mapping[Any, Collection[str]], port: int) -> None:
-        """Begin to watch, in threads of its own. `kinds`: which of the three kinds, with the known names of the
+        """Begin to watch, in threads of its own. `kinds`: the kinds to watch, each with the known names of the
         program's own objects; `port` distinguishes these controllers from those of another server of the client."""
         self._own = {kind.api_resource.plural: names for kind, names in kinds.items() if names}
         for kind in kinds:
@@ -392,7 +396,7 @@ class CaBundles:
             log.debug("%s %s keeps the authority of this webhook server: %s", resource.kind, caller.name, error)
 
     def _write(self, api: Any, caller: Caller, change: Callable[[bytes], bytes], timeout: float | None = None) -> bool:
-        """Returns whether it wrote. Raises ApiError, also for a conflict, which means that there is a newer object."""
+        """Returns whether it wrote. Raises ApiError, also for a conflict, which means that the object has changed."""
         operations: list[dict[str, Any]] = []
         for place, config in caller.places():
             if self._is_ours(config):

@@ -1,4 +1,4 @@
-"""`Admission[Kind]`: a class that decides whether requests for objects of a kind pass, and how they change.
+"""`Admission[Kind]`: a class that accepts, refuses or changes the objects of a kind in requests to the API server.
 
     class Quota(Admission[Pod], failure_policy="Fail"):
         def validate(self, request: AdmissionRequest[Pod]) -> None:          # raises Denied, or lets it pass
@@ -9,9 +9,10 @@
             request.object.labels["checked"] = "yes"
             return request.object
 
-The server calls the methods that the class defines. One instance answers all requests, several at once, each in a
-thread of its server. Class keywords are those of `WebhookOptions`; they and the rules derived from the kind make up the
-webhook's configuration. `AdmissionRequest[Kind]` is a request, with its objects decoded as the webhook's class.
+The server calls the methods that the class defines. One instance answers all requests, several at the same time, each
+in a thread of the server. The class keywords are the fields of `WebhookOptions`; together with the rules derived from
+the kind they make up the webhook's configuration. `AdmissionRequest[Kind]` is a request whose objects are decoded as
+`Kind`.
 """
 from __future__ import annotations
 
@@ -98,14 +99,14 @@ class WebhookOptions:
             mine = self.operations if rule.operations is None else rule.operations
             kept = [one for one in mine if one in allowed] if "*" not in mine else list(allowed)
             if kept:
-                # The server's default is written out: rules are one value to server-side apply, and a second manager
-                # that left a part of it to the server would conflict with the first.
+                # Write out the server's default: to server-side apply, all rules are one value, so a second field
+                # manager that left a part of them to the server would conflict with the first.
                 found.append({"apiGroups": list(rule.groups), "apiVersions": list(rule.versions), "operations": kept,
                               "resources": list(rule.resources), "scope": rule.scope})
         return found
 
     def to_dict(self, *, mutating: bool) -> dict[str, Any]:
-        """The fields of the configuration beside name, client and rules."""
+        """The webhook's fields in the configuration, except name, clientConfig and rules."""
         said: dict[str, Any] = {
             "failurePolicy": self.failure_policy, "matchPolicy": self.match_policy,
             "namespaceSelector": _selector(self.namespace_selector), "objectSelector": _selector(self.object_selector),
@@ -125,8 +126,8 @@ _CONDITION = re.compile(r"(?:[-A-Za-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z
 
 
 def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> WebhookOptions:
-    """Return the options of class keywords, on top of those of the base class. Raises TypeError, with the nearest valid
-    keyword, for what the server would refuse."""
+    """Return the options of the base class, overridden by the class keywords. Raises TypeError for unknown keywords,
+    with the nearest valid keyword, and for values that the server would refuse."""
     said = f"class {cls.__name__}"
     for name in given:
         if name not in OPTIONS:
@@ -185,17 +186,16 @@ K = TypeVar("K", bound=Resource)
 R = TypeVar("R", bound=Resource)
 
 TOTAL, EACH = 4096, 256
-"""The most characters of all warnings together, and of each if they are longer in total: kube-apiserver's
+"""The most characters of all warnings together, and the most of each warning if the total is exceeded: kube-apiserver's
 `truncateAtTotalRunes` and `truncateItemRunes`. Its documentation recommends at most 120."""
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class AdmissionRequest(Generic[K]):
-    """A request to an admission webhook: `object` (None for a deletion) and `old`, typed, `operation`, `user`,
-    `dry_run`.
+    """A request to an admission webhook: the typed `object` and `old`, and `operation`, `user` and `dry_run`.
 
-    `warn(text)` adds a warning that kubectl shows. A request is for the thread that answers it; its objects are copies
-    and may be changed.
+    `warn(text)` adds a warning that kubectl shows. Only the thread that answers a request may use it. Its objects are
+    copies and may be changed.
 
     >>> class Labels(Admission[ConfigMap]):
     ...     def mutate(self, request: AdmissionRequest[ConfigMap]) -> ConfigMap | None:
@@ -247,7 +247,7 @@ class AdmissionRequest(Generic[K]):
             deleted = self.review.operation == "DELETE"
             found = self._read(self.review.raw_old_object if deleted else self.review.raw_object, "object")
             if found is None:
-                raise RequestError(f"the {self.review.operation} brings no object")
+                raise RequestError(f"the {self.review.operation} request has no object")
             self._object = found
         return self._object
 
@@ -436,9 +436,9 @@ class Denied(KubeError):
 class Admission(Generic[K]):
     """An admission webhook for one kind: `validate` refuses by raising Denied, `mutate` returns the changed object.
 
-    Define one of them or both. Class keywords such as `operations` and `failure_policy` set for which operations it is
-    called and what happens when it does not respond. Subclasses inherit the keywords of their base. One instance serves
-    all requests at once, from any thread. Other exceptions are logged and answered as an error of the webhook.
+    Define one of them or both. Class keywords such as `operations` and `failure_policy` set which operations reach the
+    webhook and what happens when it does not respond. Subclasses inherit the keywords of their base class. One instance
+    serves all requests at once, from any thread. Other exceptions are logged and answered as an error of the webhook.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -486,7 +486,7 @@ class Admission(Generic[K]):
 
     @classmethod
     def kind(cls) -> type[Resource]:
-        """The class between the brackets of `Admission[Pod]`. Raises TypeError if there is none."""
+        """The class in the brackets, as `Pod` in `Admission[Pod]`. Raises TypeError if there is none."""
         for base in cls.__mro__:
             for generic in getattr(base, "__orig_bases__", ()):
                 found = _argument(generic, base)

@@ -5,20 +5,20 @@
     WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     its own CA
     manager.add_server(WebhookServer(...))                                               before and after all else
 
-At the start it listens; with a client, it applies the configurations and writes its CA, in threads of its own. It is
-ready when every object that names it holds the CA; without a client, at once. When stopping, it accepts no new
-connections, finishes responses in progress, and removes its CA from the bundles.
+When the server starts, it listens. With a client, it also applies the configurations and writes its CA, in threads of
+its own. It is ready when every object that names it holds the CA; without a client, it is ready at once. When it stops,
+it accepts no new connections, finishes responses in progress, and removes its CA from the bundles.
 
-The Pod's readiness must depend on it (a Manager ensures that): without a webhook its requests are refused, or pass,
-depending on the failure policy. After SIGTERM the Service still routes calls here for some seconds: use a `preStop`
-that sleeps for 5 s.
+The Pod's readiness must depend on the server (a Manager ensures this). While the webhook does not respond, the API
+server refuses the requests for it or lets them pass, depending on the failure policy. After SIGTERM the Service still
+routes calls to the Pod for some seconds, so use a `preStop` that sleeps for 5 s.
 
 `WebhookSetup` applies the configurations and keeps them applied. A failure is logged and retried after 1 s, doubling up
-to 30 s, or sooner when one of the objects changes. Objects that others delete or change are logged and applied again:
-at once, or, if that happened within the last minute, after 1 s, doubling up to 30 s. Until then the server is not
-ready. An object that another process applied with the same field manager is left alone, since another version of the
-program is being rolled out. A CA file is checked each minute. With its own CA, `CaBundles` keeps the CA in the objects.
-Fields that a webhook's class leaves to the server's default are not compared.
+to 30 s, or sooner when one of the objects changes. If another client deletes or changes an object, `WebhookSetup` logs
+this and applies the object again: at once or, if it did so within the last minute, after 1 s, doubling up to 30 s.
+Until then the server is not ready. An object that another process applied with the same field manager is left alone,
+since another version of the program is being rolled out. A CA file is checked each minute. With its own CA, `CaBundles`
+keeps the CA in the objects. Fields that a webhook's class leaves to the server's default are not compared.
 
 `observed` reports the requests of a WSGI application to an observer.
 """
@@ -140,7 +140,7 @@ class WebhookSetup:
         self._change = threading.Lock()
         self._not_applied = f"the configurations called {name} are not applied yet"
         self._lacking: dict[Named, str] = {}
-        """By object: what others have changed."""
+        """What other clients have changed, by object."""
         self._applied_at: dict[Named, str] = {}
         """When our field manager last applied an object, from the response to our own request."""
         self._news = threading.Event()
@@ -243,7 +243,7 @@ class WebhookSetup:
             self._news.set()
 
     def _difference(self, manifest: Object, found: Object) -> str:
-        """The changes by other programs; empty without, or if another process applied them as our field manager."""
+        """What other programs have changed; empty if nothing, or if another process applied it as our field manager."""
         named = manifest["kind"], manifest["metadata"]["name"]
         at = self._time_of(found)
         place = lacking({**manifest, "metadata": {}}, found, "")
@@ -252,7 +252,7 @@ class WebhookSetup:
         with self._change:
             is_another = at not in ("", self._applied_at.get(named, ""))
             if not place and at:
-                self._applied_at[named] = at  # by another replica, for its authority
+                self._applied_at[named] = at  # another replica has applied it, with its CA
         return f"was changed by others at {place}" if place and not is_another else ""
 
     def _time_of(self, found: Object) -> str:
@@ -298,7 +298,7 @@ def _holds(found: Object, bundle: bytes) -> bool:
 
 
 CONNECTIONS = 1000
-"""An API server has one connection per call in progress, and limits itself to 600 requests by default."""
+"""The most connections. An API server has one per call in progress, and handles 600 requests at once by default."""
 LONGEST_LOOK = 60.0
 """Seconds between two checks of the certificate's age: a machine that was suspended wakes late."""
 
@@ -333,12 +333,12 @@ class WebhookServer:
         - `app`: an application that `webhooks.application()` makes, or any other.
         - `address`: `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or a pair
           of host and port; port 0 is a free port. `host` and `port` are an alternative to `address`.
-        - `certificates`: a folder with `tls.crt` and `tls.key`, or `SelfSigned`. With a folder, its `ca.crt` is added
-          to the CAs that the API server trusts, and again when it changes.
+        - `certificates`: a folder with `tls.crt` and `tls.key`, or `SelfSigned`. The `ca.crt` of a folder is added to
+          the CAs that the API server trusts, at the start and whenever it changes.
         - `client`: writes the CA of a SelfSigned into the objects that name this server; the server does not close it.
         - `configuration`: the name under which the configurations of the application's classes are applied at the
-          start, for the Service of the SelfSigned or for `url`. Deleted or changed parts are restored, and the server
-          is not ready until then. None: the configurations are managed elsewhere.
+          start, for the Service of the SelfSigned or for `url`. Deleted or changed parts are restored; until they are,
+          the server is not ready. None: the configurations are managed elsewhere.
         - `limit`: seconds for a request to arrive, and again for its response; an API server waits for at most 30.
         - `observer`: is notified of each request (default: the client's observer).
 
@@ -461,9 +461,9 @@ class WebhookServer:
         return () if names is None else names
 
     def start(self) -> None:
-        """Listen, and return. Raises OSError when the address is taken or belongs to another host, ConfigError for
-        files that cannot be used, MissingExtra for a SelfSigned without the extra `tls` and for a webhook that changes
-        objects without `webhooks`, RequestError on a second call."""
+        """Listen, and return. Raises OSError when the address is taken or belongs to another host; ConfigError for
+        files that cannot be used; MissingExtra if the extra `tls` (for a SelfSigned) or `webhooks` (for a webhook that
+        changes objects) is not installed; RequestError on a second call."""
         if isinstance(self._app, Application) and "mutate" in self._app.verbs:
             require_jsonpatch()
         with self._change:  # released before observers and log handlers run
@@ -572,7 +572,7 @@ class WebhookServer:
 
 
 def _callers_of(app: Any) -> list[Any]:
-    """The kinds of objects that may name the application; all of them if its webhooks are not known."""
+    """The kinds of objects that may name the application; all kinds if its webhooks are not known."""
     if not isinstance(app, Application):
         return list(KINDS)
     return [kind for verb, kind in zip(("validate", "mutate", "convert"), KINDS, strict=True) if verb in app.verbs]

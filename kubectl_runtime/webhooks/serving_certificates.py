@@ -178,7 +178,7 @@ class OwnCertificates:
             self._serve()
 
     def _new_authority(self) -> Authority:
-        # It waits for at most one validity period before it is used for another.
+        # The CA waits for at most one validity period before it is used, and is then used for at most another.
         return Authority(AUTHORITY_NAME, 2 * self._wanted.validity)
 
     def _serve(self) -> None:
