@@ -1,8 +1,9 @@
 """Turns the observed run of a program into a `Plan`: its changes, and what follows from them.
 
-A change is an object that a run of the program, its definitions or the given manifests create, change or delete, in the
-order of the first touch. Consequent actions of the cluster's own controllers are shown as text under the change of the
-owner. Actions of the cluster that the program did not cause are left out.
+A change is an object that is created, changed or deleted by a run of the program, by its definitions or by the given
+manifests. Changes are listed in the order in which the objects were first touched. What the cluster's own controllers
+do in consequence is shown as text under the change of the owner. Actions of the cluster that the program did not cause
+are left out.
 
 Two states of an object are equal if they differ only in fields that the server alone writes (see
 `kubectl_runtime.kubectl.apply`), times in their status, and observedGeneration. The status of built-in kinds belongs to
@@ -64,10 +65,10 @@ class Observed:
     before: dict[Identity, Version] = field(default_factory=dict)
     after: dict[Identity, Version] = field(default_factory=dict)
     converted: dict[Identity, Object] = field(default_factory=dict)
-    """States of `before`, as the version shows them in which the object is stored at the end, if that is another."""
+    """States of `before`, converted to the version in which the object is stored at the end, if the versions differ."""
     steps: list[Step] = field(default_factory=list)
     kinds: dict[str, ApiResource] = field(default_factory=dict)
-    """By `plural.group`."""
+    """The kinds by `plural.group`."""
     custom: set[str] = field(default_factory=set)
     """The kinds that have a definition."""
     run: set[str] = field(default_factory=set)
@@ -108,7 +109,7 @@ def moved(before: Version | None, after: Version | None) -> bool:
 
 
 def form(obj: Object, *, status: bool) -> Object:
-    """An object as it is compared; `status`: whether its status counts."""
+    """The form of an object that is compared; `status`: whether its status counts."""
     found = comparable(obj, status=not status)
     found.pop("apiVersion", None)
     found.pop("kind", None)
@@ -201,7 +202,7 @@ def _identity(change: Change) -> Identity:
 
 
 def _stem(identity: Identity) -> Identity:
-    """The same without the last part of the name, which may be a hash."""
+    """The identity without the last part of the name, which may be a hash."""
     return identity[0], identity[1], identity[2].rpartition("-")[0]
 
 
@@ -307,7 +308,7 @@ class _Report:
             if not found:
                 return None
             if computed and identity[0] in _TEMPLATES and not any(one[0].startswith("spec.template") for one in found):
-                new = {**new, "spec": {**new["spec"], "template": old["spec"]["template"]}}  # replaces no Pods for sure
+                new = {**new, "spec": {**new["spec"], "template": old["spec"]["template"]}}  # Pods may stay
             fields = tuple(self._field(identity, old, path, one, other) for path, one, other in found)
         action = "create" if old is None else "delete" if new is None else "change"
         shown = "" if self._is_redacted(resource) else self._difference(ref, old, new, status)
@@ -349,7 +350,7 @@ class _Report:
         return FieldChange(self._hidden.key(path), self._hidden.value(before), self._hidden.value(after), owner)
 
     def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
-        """Whether the old value of a field is the digest of the written value, or may be, by its length."""
+        """Whether the old value of a field is the digest of the written value or, by its length, may be the digest."""
         if before is ABSENT or after is ABSENT or isinstance(after, dict | list) or not self._is_secret(identity, path):
             return False
         same = self._snapshot.is_same(before, after)
@@ -407,8 +408,8 @@ class _Report:
             yield f"is being deleted, and is kept by {kept or 'its dependents'}"
 
     def _below(self, uids: set[str]) -> set[Identity]:
-        """The objects owned by these, directly or indirectly. Changes of objects that are owned by an object that the
-        program changes are attributed to that object's change alone."""
+        """The objects that the objects with `uids` own, directly or indirectly. If the program itself changes one of
+        them, the objects below it are left out, since they belong to that change."""
         if not hasattr(self, "_children"):
             children: dict[str, set[tuple[Identity, str]]] = {}
             for state in (self._observed.before, self._observed.after):
@@ -431,8 +432,7 @@ class _Report:
 
     def _not_simulated(self, changes: Iterable[Change]) -> Iterator[str]:
         if self._untold:
-            yield f"whether {self._untold} values of Secrets differ that the program writes (digests of their length " \
-                  "stand for them)"
+            yield f"whether {self._untold} values of Secrets change (digests of the same length replace the old values)"
         touched = {change.ref.resource.full_name: change.ref.kind for change in changes}
         for name, kind in touched.items():
             if name in _NO_CONTROLLER:

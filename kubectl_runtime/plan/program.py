@@ -1,9 +1,9 @@
 """The program of a plan, and the guard that refuses its access to anything outside of the plan.
 
-Of what `build` returned, the controllers run with their reconcilers, without election and shards. The webhooks are
-mounted in the simulated server under the addresses by which the cluster calls them. Functions of a Manager and trigger
-sources that need a thread do not run. The kinds of the program are those that its controllers watch and declare to
-read; other reads are found when it runs (see `snapshot`).
+The controllers that `build` returns run with their reconcilers, without election and shards. The webhooks are mounted
+in the simulated server under the addresses by which the cluster calls them. Functions of a Manager and trigger sources
+that need a thread do not run. The kinds of the program are those that its controllers watch and declare to read; other
+reads are found when it runs (see `snapshot`).
 
 The guard refuses:
 
@@ -13,11 +13,12 @@ The guard refuses:
 - reading files outside of the temporary folder, except for Python, installed packages and source files; while the
   program is built it may read its configuration
 
-Python announces each of these by an audit event, even to code that calls the C function directly, and a hook that
-raises refuses it. The start of a process by multiprocessing has no event, so its function is replaced. Extension
-modules that open connections on their own (libpq, gRPC) raise no events, so a hook cannot refuse them. Hooks cannot be
-removed, so the process has one. It affects the thread of the plan, threads that began later, and, until they end, the
-threads that a planned program started: what they do after the plan is refused, too.
+Python raises an audit event for each of these operations, even if the C function is called directly, and a hook refuses
+the operation by raising an exception. The start of a process by multiprocessing has no event, so the function that
+starts it is replaced. Extension modules that open connections on their own (libpq, gRPC) raise no events, so a hook
+cannot refuse them. Hooks cannot be removed, so the process has one hook for all plans. During a plan it checks the
+thread of the plan and all threads that began later. The threads that a planned program started are checked until they
+end, also after the plan.
 """
 from __future__ import annotations
 
@@ -211,8 +212,8 @@ def named(obj: Object, place: str) -> tuple[Object, str]:
 
 
 def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:
-    """Return a CRD made of classes, with the versions that only the cluster's CRD has, and their names. A version
-    without a class here is not necessarily removed by the upgrade."""
+    """Return a CRD made of classes after adding the versions that only the cluster's CRD has, and the names of these
+    versions. An upgrade does not necessarily remove a version that has no class here."""
     versions = definition["spec"]["versions"]
     own = {version["name"] for version in versions}
     others = [version for version in live["spec"].get("versions") or () if version["name"] not in own]
@@ -234,7 +235,7 @@ class OutsideRefused(KubeError):
     """
 
     def __init__(self, address: str) -> None:
-        super().__init__(f"a plan reaches nothing outside of it, and {address} is outside: outside= (on the command "
+        super().__init__(f"a plan may not reach {address}, which is outside of the cluster: outside= (on the command "
                          "line --outside MODULE:NAME) names a function that replaces it")
         self.address = address
 
@@ -252,7 +253,7 @@ class _Guard:
         """The threads that the program has started."""
         self._others = {*threading.enumerate()} - {threading.current_thread(), *jailed}
         self._looking: set[int] = set()
-        """Threads that are handling an event; what they open for that is not checked."""
+        """Threads in which the guard is handling an event; what it opens there is not checked."""
 
     def look(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in _LOOKED_AT:
@@ -313,7 +314,7 @@ class _Guard:
 
 
 def _is_one_of(threads: Iterable[threading.Thread], ident: int) -> bool:
-    """Whether a living thread of these has the identifier, which a later thread may get once it has ended."""
+    """Whether a living thread of `threads` has this identifier. The identifier of an ended thread may be used again."""
     return any(one.ident == ident and one.is_alive() for one in threads)
 
 
@@ -358,7 +359,7 @@ def users_line(frame: FrameType | None) -> str:
 
 
 def error_line(error: BaseException) -> str:
-    """The same for the line that raised an exception."""
+    """Like `users_line`, for the line that raised `error`."""
     found = installed = ""
     trace = error.__traceback__
     while trace is not None:
@@ -389,7 +390,7 @@ class _Hook:
         self.guard: _Guard | None = None
         self.is_installed = False
         self.jailed: frozenset[threading.Thread] = frozenset()
-        """The threads of planned programs, which reach nothing after the plan either."""
+        """The threads of planned programs. They reach nothing outside after the plan either."""
         self.jail: _Guard | None = None
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
@@ -405,8 +406,8 @@ _HOOK = _Hook()
 
 @contextmanager
 def threads_jailed() -> Iterator[None]:
-    """Refuse outside access to the threads that start inside the block, from its end until they end, as to those that
-    a program starts in a plan."""
+    """After the block, refuse outside access to the threads that were started in it, until they end. Threads that a
+    program starts in a plan are treated in the same way."""
     before = {*threading.enumerate()}
     try:
         yield
@@ -431,8 +432,8 @@ def _folders() -> tuple[str, ...]:
 
 @contextmanager
 def refused_outside(refused: Refused) -> Iterator[_Guard]:
-    """Refuse outside access inside the block, and call `refused` for each attempt. To the threads that were started in
-    it, outside access stays refused until they end.
+    """Refuse outside access inside the block, and call `refused` for each attempt. Threads that were started in the
+    block have no outside access until they end.
 
     The guard begins in the mode for a program that is being built, which may read files; `guard.building = False` ends
     that mode. Raises RuntimeError when another plan is being made in this process.
@@ -467,7 +468,7 @@ def _starts_announced(guard: _Guard) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(_replaced(threading.Thread, "start", begun))
-        with suppress(ImportError):  # on Windows, where processes start by an event of their own
+        with suppress(ImportError):  # on Windows, where the start of a process has an event
             import _posixsubprocess as spawning
 
             spawn: Any = spawning.fork_exec

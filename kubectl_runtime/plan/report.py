@@ -1,7 +1,8 @@
 """`Plan`: the result of a plan, and its output: text for a terminal, plain JSON values, one HTML page.
 
-The text shows definitions first, then the changes in order, then failures, loops and unknowns. For changes that differ
-only in names, three are shown and the rest are counted. The last lines count, and name what was not simulated.
+The text shows definitions first, then the changes in order, then failures, loops and unknowns. Of changes that differ
+only in names, three are shown and the rest are counted. The last lines count all changes, and name what was not
+simulated.
 """
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ STARS = "***"
 
 
 def secret_values(obj: Mapping[str, Any]) -> set[str]:
-    """The texts by which a Secret's values may be quoted: plain, base64, hexadecimal, in a URL, escaped, line by line,
-    and the texts inside of a JSON document. Those shorter than four characters are left out."""
+    """The forms in which a text may quote a Secret's values: plain, base64, hexadecimal, in a URL, escaped, line by
+    line, and the texts inside of a JSON document. Forms shorter than four characters are left out."""
     found: set[str] = set()
     for value in map(str, [*(obj.get("data") or {}).values(), *(obj.get("stringData") or {}).values()]):
         try:
@@ -65,7 +66,7 @@ def _leaves(text: str) -> Iterator[str]:
 _TOKEN = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 """A text that may be base64."""
 _INSIDE = 8
-"""The least length of a secret that is looked for inside of base64, where shorter ones occur by chance."""
+"""The least length of a secret that is searched for inside of base64, where shorter texts occur by chance."""
 
 
 class Hidden:
@@ -77,7 +78,8 @@ class Hidden:
             self._by_start.setdefault(secret[:_LEAST], []).append(secret)
 
     def text(self, text: str, least: int = 0) -> str:
-        """The text without secrets of at least this length, and without base64 that holds one, as `user:password`."""
+        """`text` without secrets of at least `least` characters, and without base64 that contains one
+        (`user:password`)."""
         if not self._by_start:
             return text
         return self._without(_TOKEN.sub(lambda found: STARS if self._is_inside(found[0]) else found[0], text), least)
@@ -101,7 +103,8 @@ class Hidden:
         return "".join([*found, text[kept:]]) if kept else text
 
     def key(self, text: str) -> str:
-        """A path or the key of a map. Short secrets such as `data` or `admin` are words in it."""
+        """A path or map key without secrets. Short secrets stay: texts such as `data` or `admin` are plain words
+        there."""
         return self.text(text, least=12)
 
     def value(self, value: Any) -> Any:
@@ -117,7 +120,7 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _lower(text: str) -> str:
-    """In lower case, with each character at its place."""
+    """`text` in lower case, with each character at the same index."""
     low = text.lower()
     return low if len(low) == len(text) else "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
 
@@ -238,7 +241,7 @@ class Plan:
 
 
 SHOWN = 3
-"""The most changes shown of a group that differs only in names."""
+"""The most changes that are shown of a group whose changes differ only in names."""
 MOST_FIELDS = 12
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
@@ -253,7 +256,7 @@ def summary(plan: Plan) -> str:
 
 
 def grouped(plan: Plan) -> list[tuple[Change, int]]:
-    """The changes to show, and after the last of a group how many more are like it."""
+    """The changes to show, each with the number of similar changes that are left out after it."""
     counts = Counter(signature(change) for change in plan.changes)
     seen: Counter[Any] = Counter()
     found: list[tuple[Change, int]] = []
@@ -281,7 +284,7 @@ def _general(text: str, names: tuple[str, ...]) -> str:
 
 
 def _alike(problems: tuple[Problem, ...]) -> list[tuple[Problem, int]]:
-    """The problems to show, and after the last of a group how many more are like it."""
+    """The problems to show, each with the number of similar problems that are left out after it."""
     def signature(problem: Problem) -> Any:
         kind, _, name = problem.object.partition(" ")
         return kind, problem.by, problem.line, _general(problem.reason, tuple(name.split("/")))

@@ -1,10 +1,10 @@
 """`plan`: runs a program in a simulated copy of a cluster until nothing changes.
 
-1. The copy holds the snapshot's objects exactly as they were read; its time begins at the time of reading. 2. The
-   cluster's own controllers run first, until they rest; their work without the program is no part of the plan. 3. The
-   program's CustomResourceDefinitions are applied, as an upgrade does, then the given manifests. 4. The program's
-   controllers run beside the cluster's own, in one thread and on simulated time. 5. The plan ends when nothing has
-   changed for `QUIET` seconds, or when the time is over.
+1. The copy holds the snapshot's objects exactly as they were read; its time begins at the time of reading.
+2. The cluster's own controllers run first, until they rest. What they do without the program is not part of the plan.
+3. The program's CustomResourceDefinitions are applied, as in an upgrade, and then the given manifests.
+4. The program's controllers run beside the cluster's own, in one thread and on simulated time.
+5. The plan ends when nothing has changed for `QUIET` seconds, or when the time is over.
 
 The program has a client of the simulated server; any other access is refused (`outside`). Every change of the copy is
 kept with its author: a run of a controller, or the cluster.
@@ -81,10 +81,10 @@ JUMP = 120.0
 MOST_WRITES = 300
 """The plan ends as a loop after this number of the program's writes to one object."""
 MOST_CREATED = 2000
-"""The plan ends as a loop when the program has created more objects of one kind: this number, and ten for each object
-of the snapshot."""
+"""The plan ends as a loop when the program has created more objects of one kind than this number plus ten for each
+object of the snapshot."""
 MOST_RUNS = 20_000
-"""A plan without `until` ends after this number of runs, and twenty for each object of the snapshot."""
+"""A plan without `until` ends after this number of runs plus twenty for each object of the snapshot."""
 MANAGER = "kubectl-runtime-plan"
 _LOOKS_AT_USER = re.compile(r"request\.userInfo|\bauthorizer\b")
 _LOOP = 6
@@ -92,11 +92,11 @@ _LOOP = 6
 
 
 class RanEnough(ProcessEnded):
-    """The program has run `MOST_RUNS` times."""
+    """The program has reached the most runs of a plan."""
 
 
 class Restless(ProcessEnded):
-    """The program writes without an end."""
+    """The program writes without end."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -108,10 +108,11 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     """Return what the program would do to the cluster of `snapshot`.
 
     `build(client)` makes the program, as for `kubectl-runtime run`. Its client reaches a simulated copy of the cluster
-    and nothing else. `change`: manifests (paths, texts, dicts, resources) that are applied before it starts. `until`:
-    how many simulated seconds (or a timedelta) it runs. None: until nothing has changed for ten minutes, an hour at
-    most. `outside`: a function without arguments that replaces what the program reaches besides the cluster; a context
-    manager that it returns stays open during the plan. `seed` decides the order of everything.
+    and nothing else. `change`: manifests (paths, texts, dicts, resources) that are applied before the program starts.
+    `until`: how many simulated seconds (or a timedelta) the program runs. None: until nothing has changed for ten
+    minutes, but for an hour at most. `outside`: a function without arguments that replaces what the program reaches
+    besides the cluster; a context manager that it returns stays open during the plan. `seed` decides the order of all
+    simulated events.
 
     If a change may be computed from redacted values, such as a hash of a Secret, the program runs once more on other
     digests: values that then differ are reported as unknown.
@@ -149,7 +150,7 @@ def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, st
 
 
 class Rehearsal:
-    """A program in the copy of a cluster. Can run once."""
+    """The run of a program in the copy of a cluster. Can be used once."""
 
     def __init__(self, build: Build, snapshot: StoredSnapshot, change: list[Manifests], until: float | None,
                  outside: Callable[[], Any] | None, seed: int) -> None:
@@ -186,7 +187,7 @@ class Rehearsal:
         self._turned_away_before: dict[str, tuple[str, str]] = {}
 
     def run(self) -> Observed:
-        """Run it to its end."""
+        """Run the program to the end of the plan."""
         observed = self.observed
         session = requests.Session()
         session.mount("http://", _Transport(self, self.server.transport()))
@@ -408,7 +409,8 @@ class Rehearsal:
             self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
 
     def _convert_states(self) -> None:
-        """Convert first states that are now stored in another version, so that renamed fields are no changes."""
+        """Convert the first states of objects that are now stored in another version, so that renamed fields do not
+        count as changes."""
         registry, stored = self.server.core.cluster.registry, self.observed
         for identity, after in stored.after.items():
             before = stored.before.get(identity)
@@ -445,7 +447,7 @@ class Rehearsal:
                 continue
             observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {_message(error)}",
                                            self._lines.get(run, ""), run.controller))
-        for uid in self._turned_away_before:  # it was so without the program
+        for uid in self._turned_away_before:  # without the program they were turned away as well
             observed.turned_away.pop(uid, None)
         not_simulated, unknown = gaps(self._snapshot, kinds, observed.asked)
         observed.not_simulated += not_simulated
@@ -507,7 +509,7 @@ class Rehearsal:
             return answer()
 
     def _check_created(self, name: str, by: Run) -> None:
-        """End the plan of a program in which each new object leads to another."""
+        """End the plan of a program that creates more and more objects."""
         most = MOST_CREATED + 10 * len(self.observed.before)
         if self._created[name] > most:
             raise Restless(Problem(f"{self._words((name, '', '')).strip()} objects", "are created again and again, "
@@ -536,11 +538,12 @@ class Rehearsal:
                 self._created[identity[0]] += 1
 
     def _exists(self, ref: ObjectRef) -> bool:
-        """Whether an object is there at the end. The runs of a deleted object end with it."""
+        """Whether an object exists at the end. A failed run of a deleted object is not reported."""
         return (ref.resource.full_name, ref.namespace or "", ref.name) in self.observed.after
 
     def _note_refusal(self, request: HttpRequest, error: StatusError) -> None:
-        """Record why an object was refused that a controller of the cluster makes for its owner (a Pod)."""
+        """Record why the server refused an object, such as a Pod, that a controller of the cluster makes for its
+        owner."""
         if request.method != "POST" or error.code not in (403, 422):
             return
         obj = msgspec.json.decode(request.body)
@@ -562,7 +565,7 @@ class Rehearsal:
         return " and ".join(found)
 
     def _note_secrets(self) -> None:
-        """Collect the values of all present and past Secrets, which a text may quote."""
+        """Collect the values of all present and past Secrets, since texts may quote them."""
         versions = {id(version): version for state in (self.observed.before, self.observed.after)
                     for identity, version in state.items() if identity[0] == "secrets"}
         for step in self.observed.steps:

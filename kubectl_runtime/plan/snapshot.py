@@ -6,8 +6,8 @@
 - the kinds that the program requests while it is rehearsed on what was read before, in the requested namespaces
 - the CustomResourceDefinitions of all these kinds
 
-Each kind is one LIST in pages, of all namespaces or of the named ones. A refused LIST is kept as a gap: what depends on
-it is unknown in a plan. Events and Leases are never read.
+Each kind is one LIST in pages, of all namespaces or of the named ones. A refused LIST is recorded as a gap: a plan
+reports everything that depends on it as unknown. Events and Leases are never read.
 """
 from __future__ import annotations
 
@@ -69,12 +69,13 @@ class Snapshot(StoredSnapshot):
         """Read the objects that a plan of the program needs.
 
         `build(client)` makes the program, as for `kubectl-runtime run`. Its client refuses every request except reads.
-        `kinds`: further kinds to read, which the program does not watch. `namespaces`: read only these. `redact`:
-        fields whose values are replaced by digests, as `ConfigMap:data`; Secrets are always redacted.
+        `kinds`: further kinds to read, besides those that the program watches. `namespaces`: read only these
+        namespaces. `redact`: fields whose values are replaced by digests, as `ConfigMap:data`; Secrets are always
+        redacted.
 
-        A LIST that the server forbids is a gap in the snapshot: `kinds` names the missing permission. Blocks for one
-        LIST per kind, and for a rehearsal of the program. Raises ApiError and TransportError for other failures of the
-        server, what `build` raises, TypeError and ValueError for an invalid result of `build`.
+        A LIST that the server forbids is a gap in the snapshot, whose attribute `kinds` names the missing permission.
+        Blocks for one LIST per kind, and for a rehearsal of the program. Raises ApiError and TransportError for other
+        failures of the server, what `build` raises, TypeError and ValueError for an invalid result of `build`.
         """
         return _Reading(client, build, [api_resource_of(kind) for kind in kinds],
                         None if namespaces is None else tuple(namespaces), Redaction(redact)).read()
@@ -89,7 +90,7 @@ def only_reads(_client_send: Send) -> Send:
     def send(call: Call) -> Answer:
         if call.request.method not in ("GET", "HEAD"):
             raise WriteRefused(f"{call.request.operation}: a plan writes nothing, and this request was made while the "
-                               "program was built: write where it runs, not where it is made")
+                               "program was built: let its runs write instead")
         return _client_send(call)
     return send
 
@@ -140,7 +141,7 @@ class _Reading:
         return found
 
     def _extent(self) -> tuple[int, int]:
-        """How much was read so far."""
+        """Numbers that grow whenever more is read."""
         return len(self._read), len(self._tried)
 
     def _read_parameters(self) -> None:
@@ -176,7 +177,7 @@ class _Reading:
         self._definitions = {obj.name: _whole(obj, DEFINITIONS) for obj in found}
 
     def _list(self, kind: ApiResource, namespaces: tuple[str, ...] | None) -> None:
-        """Read a kind in these namespaces (None: all), where that has not been done."""
+        """Read a kind in those of these namespaces (None: all) in which it has not been read yet."""
         known = self._read.get(kind.full_name)
         if kind.full_name in NEVER or kind == DEFINITIONS or (
                 known is not None and (known.namespaces is None or not known.served)):
@@ -249,7 +250,7 @@ class _Reading:
                     ApiResource(group, version, kind, plural_of(kind)))
 
     def _served(self, api_version: str) -> Sequence[ServedKind]:
-        """The kinds of a group version as the server lists them; none if it does not."""
+        """The kinds of a group version as the server lists them; empty if the list fails."""
         try:
             return self._client.discovery.pinned_group(api_version)
         except KubeError:
@@ -259,7 +260,7 @@ class _Reading:
         definitions = [self._redaction.redact(self._definitions[name]) for name in sorted(self._definitions)
                        if name in self._read]
         version = ""
-        with suppress(KubeError):  # no reason not to have the rest
+        with suppress(KubeError):  # the snapshot is useful without the version
             version = self._client.server_version().git_version
         return Snapshot((*definitions, *self._objects.values()), tuple(self._read.values()), at,
                         self._client.config.cluster_url, version, self._redaction.fields,
@@ -267,7 +268,7 @@ class _Reading:
 
 
 def _whole(obj: Any, kind: ApiResource) -> Object:
-    """The object as JSON has it, with its kind, which items of a list leave out."""
+    """The object as a JSON value, with apiVersion and kind, which the items of a list do not have."""
     return {"apiVersion": kind.api_version, "kind": kind.kind, **obj.to_dict()}
 
 

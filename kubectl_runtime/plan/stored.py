@@ -45,7 +45,7 @@ FORMAT = 1
 """The format version of saved snapshots; other versions are refused."""
 
 LARGEST = 1 << 30
-"""The most bytes that a snapshot has, uncompressed."""
+"""The most bytes of a snapshot, uncompressed."""
 
 DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
                           Scope.CLUSTER)
@@ -90,7 +90,7 @@ class Redaction:
             self._paths.setdefault(kind.lower(), []).append(path.split("."))
 
     def stands_for(self, digest: Any, value: Any) -> bool:
-        """Whether `digest` is the digest of a written value."""
+        """Whether `digest` is the digest of `value`."""
         return digest in (self._encoded(value), self._all(value))
 
     def redact(self, obj: Object) -> Object:
@@ -161,8 +161,9 @@ class Redaction:
 
 
 class ReadKind(msgspec.Struct, frozen=True):
-    """A kind that was listed: its namespaces (None: all), the number of objects, and the refusal if the server refused
-    it. `served` is false for a kind that the server does not know, so that there are no objects."""
+    """A kind whose objects were listed: the namespaces (None: all), the number of objects, and the missing permission
+    if the server refused the LIST. `served` is False if the server does not know the kind, so that it has no
+    objects."""
 
     group: str
     version: str
@@ -284,7 +285,7 @@ class StoredSnapshot:
         except (*DECODE_FAILURES, EOFError, OSError, zlib.error) as error:
             raise SnapshotError(f"{path} holds no snapshot: {error}") from None
         if version != FORMAT:
-            raise SnapshotError(f"{path} has version {version} of the format of snapshots, and this library "
+            raise SnapshotError(f"{path} has version {version} of the snapshot format, and this library "
                                 f"({VERSION}) reads version {FORMAT}: read the cluster again")
         try:
             saved = decoded(data, _Saved)
@@ -297,13 +298,13 @@ class StoredSnapshot:
                    tuple(saved.redacted), saved.all_definitions)
 
     def is_same(self, digest: Any, value: Any) -> bool | None:
-        """Whether `digest` is a value's digest; None if unknown: of a loaded snapshot, with equal lengths."""
+        """Whether `digest` is the digest of `value`; None if unknown, for a loaded snapshot and equal lengths."""
         if self.redaction is not None:
             return self.redaction.stands_for(digest, value)
         return None if _length(digest) == _length(value) else False
 
     def with_other_digests(self) -> Self:
-        """The same snapshot with other digests: only values that a program computes from secrets change."""
+        """The same snapshot with other digests. A program that runs on both computes other values only from secrets."""
         again = Redaction(self.redacted)
         return replace(self, objects=tuple(again.redact(obj) for obj in self.objects), redaction=None)
 
@@ -323,7 +324,7 @@ def _length(value: Any) -> int:
 
 @contextmanager
 def undamaged() -> Iterator[None]:
-    """Report what the simulated server raises about stored objects that no server would have stored."""
+    """Raise SnapshotError if the simulated server fails on stored objects that no server would have stored."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ExceptionGroup) as error:
@@ -332,8 +333,8 @@ def undamaged() -> Iterator[None]:
 
 
 def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[Object], Counter[str]]:
-    """The objects of the snapshot as a server with this registry has them, with the definitions and namespaces that
-    they need; and the number of the other objects by kind."""
+    """The snapshot's objects in the form in which a server with this registry stores them, with the definitions and
+    namespaces that they need; and, by kind, the number of objects that the server does not serve."""
     objects: list[Object] = []
     unserved: Counter[str] = Counter()
     served = {(kind.group, kind.version, kind.kind) for kind in registry}
@@ -364,8 +365,8 @@ def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[O
 
 def gaps(snapshot: StoredSnapshot, registry: Registry,
          asked: Iterable[tuple[str, str, str, str]]) -> tuple[list[str], list[Problem]]:
-    """What could not be simulated for want of a permission, and the kinds that the program `asked` for (group, version,
-    plural, namespace) and the snapshot lacks."""
+    """What could not be simulated because a permission is missing, and which kinds that the program requested (`asked`:
+    group, version, plural, namespace) the snapshot lacks."""
     not_simulated: list[str] = []
     unknown: list[Problem] = []
     for read in snapshot.kinds:
@@ -391,7 +392,8 @@ def gaps(snapshot: StoredSnapshot, registry: Registry,
 
 def as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
     """A built-in object without fields that the simulated server does not know, and with the simulated server's
-    defaults: another version of Kubernetes has other fields and defaults, which are not changes by the program."""
+    defaults. Without this, the fields and defaults of another Kubernetes version would appear as changes by the
+    program."""
     copy: Object = json_copy(obj)
     try:
         kind.strategy.decode(copy)
