@@ -98,8 +98,8 @@ class Probe(Generic[T]):
 
     def failure(self, when: str) -> AssertionError:
         """The error that says that no result was accepted."""
-        wanted = "" if self._until is None else f" as {_name(self._until)} wants it"
-        told = f"{_name(self._ask)} was not so{wanted} {when} (asked {self._times} times); last seen: "
+        wanted = "did not become true" if self._until is None else f"was not accepted by {_name(self._until)}"
+        told = f"{_name(self._ask)} {wanted} {when} (called {self._times} times); last seen: "
         told += "nothing" if self._seen is _NOTHING else shown(self._seen)
         if self._error is not None:
             told += f"\nthe last time it raised {type(self._error).__name__}: {self._error}"

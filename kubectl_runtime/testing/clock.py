@@ -22,7 +22,7 @@ from kubectl_runtime.core.base.threads import Duration, seconds
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The date at which simulated time begins."""
 _DEPARTURE = 10.0
-"""Real seconds."""
+"""The most real seconds for which `advance` waits until woken threads have left."""
 
 
 class SimClock:
@@ -39,7 +39,7 @@ class SimClock:
 
     @property
     def self_advancing(self) -> bool:
-        """Whether waiting moves the time. Then only one thread may wait."""
+        """Whether waiting moves the time. If it does, only one thread may wait."""
         return self._self_advancing
 
     def monotonic(self) -> float:

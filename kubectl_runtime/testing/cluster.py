@@ -38,7 +38,7 @@ class Cluster:
         self.namespace = namespace
         """A namespace that only this test uses; it is deleted after the test."""
         self.kubeconfig = kubeconfig
-        """For kubectl and clients in any language."""
+        """The path of a kubeconfig, for kubectl and clients in any language."""
         self._server = server
 
     @property
@@ -48,8 +48,8 @@ class Cluster:
 
     @property
     def server(self) -> ApiServer:
-        """The embedded server, for faults, snapshots and rules for Pods. With a real cluster, the test is skipped
-        here."""
+        """The embedded server, for faults, snapshots and rules for Pods. With a real cluster, reading this property
+        skips the test."""
         if self._server is None:
             import pytest
 

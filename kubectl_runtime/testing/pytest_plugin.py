@@ -9,8 +9,8 @@ Without this line pytest does not know the fixtures, and nothing of this package
 - ``kubeconfig``: the path of its kubeconfig, for kubectl and clients in any language
 - ``kube_apiserver_session``: one `ApiServer` for the whole session; a test that changes it must clean up, for example
   with ``snapshot()`` and ``restore()``
-- ``kube_perturb``: `perturb`, which fails the test if a run does not end as the undisturbed run; without ``--perturb``
-  only the undisturbed story runs
+- ``kube_perturb``: `perturb`; the test fails if a disturbed run ends differently from the undisturbed run. Without
+  ``--perturb`` only the undisturbed story runs
 - ``cluster``: a `Cluster` with a namespace for this test: an embedded server with all controllers and running Pods, or
   with ``--cluster KUBECONFIG`` a real cluster, for the same tests
 - ``kube_snapshot``: a function that reads a saved `Snapshot`; its path is relative to the folder of the test
@@ -128,7 +128,7 @@ def _configure_perturbation(config: pytest.Config) -> None:
 
 
 def _terminal_of(config: pytest.Config) -> Callable[[str], object]:
-    """Write past pytest's capture, on the line of the test."""
+    """Return a function that writes past pytest's capture, on the line of the test."""
     def tell(text: str) -> None:
         reporter, capture = (config.pluginmanager.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
         if reporter is not None and capture is not None and reporter.isatty:
@@ -152,13 +152,13 @@ def _arguments(config: pytest.Config) -> dict[str, Any]:
         arguments["authorization_mode"] = mode
     if tls := _option(config, "kube_tls"):
         if tls.lower() not in ("true", "false"):
-            raise pytest.UsageError(f"kube_tls is true or false, not {tls!r}")
+            raise pytest.UsageError(f"kube_tls must be true or false, not {tls!r}")
         arguments["tls"] = tls.lower() == "true"
     return arguments
 
 
 def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServer]:
-    """Run a server with the options' arguments and manifests and these arguments until the generator ends."""
+    """Run a server until the generator ends, with `arguments` and the arguments and manifests of the options."""
     from kubectl_runtime.apiserver.server import ApiServer
 
     with ApiServer(**{**_arguments(config), **arguments}) as server:
@@ -174,7 +174,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
         raise pytest.UsageError(f"pytest.mark.kube_apiserver takes arguments by name, not {marker.args[0]!r}")
     if marker and "faults" in marker.kwargs:
         raise pytest.UsageError("a fault script in pytest.mark.kube_apiserver would be shared by all its tests: use "
-                                "kube_apiserver.faults, and seed=… in the mark for what it leaves to chance")
+                                "kube_apiserver.faults, and seed=… in the mark for its random choices")
     return dict(marker.kwargs) if marker else {}
 
 
@@ -192,20 +192,20 @@ def kube_apiserver_session(request: pytest.FixtureRequest) -> Iterator[ApiServer
 
 @_fixture()
 def kube_client(kube_apiserver: ApiServer) -> Iterator[Client]:
-    """A client of ``kube_apiserver``, an administrator's."""
+    """An administrator's client of ``kube_apiserver``."""
     with kube_apiserver.client() as client:
         yield client
 
 
 @_fixture()
 def kubeconfig(kube_apiserver: ApiServer, tmp_path: Path) -> Path:
-    """The path of a kubeconfig for ``kube_apiserver``, an administrator's."""
+    """The path of an administrator's kubeconfig for ``kube_apiserver``."""
     return kube_apiserver.write_kubeconfig(tmp_path / "kubeconfig")
 
 
 @_fixture()
 def kube_perturb(request: pytest.FixtureRequest) -> Callable[..., Report]:
-    """`perturb`, which fails the test with its report where a run does not end as the undisturbed one."""
+    """`perturb`; if a run ends differently from the undisturbed run, the test fails with the report."""
     from kubectl_runtime.testing.lab.perturb import perturb
 
     config = request.config
@@ -238,10 +238,9 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
 
 @_fixture()
 def kube_snapshot(request: pytest.FixtureRequest) -> Callable[[str | Path], Any]:
-    """A function that returns the `Snapshot` saved in a file: a path from the folder of the test's file, or a whole
-    one."""
+    """A function that loads a saved `Snapshot`; a relative path begins at the folder of the test's file."""
     def load(file: str | Path) -> Any:
-        # `plan` stands above this room, so it is looked up, and only where a test uses it.
+        # This package must not import `plan`, so `plan` is looked up when a test uses the fixture.
         return importlib.import_module("kubectl_runtime.plan").Snapshot.load(request.path.parent / file)
     return load
 

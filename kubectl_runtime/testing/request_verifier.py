@@ -1,4 +1,4 @@
-"""`RequestVerifier`: for unit tests of code that calls the client: each expected call is made, and no other.
+"""`RequestVerifier`: checks in unit tests that code makes each expected call of the client, and no other.
 
     with RequestVerifier() as server:
         server.expect("get", ConfigMap, "a", namespace="default").answer(ConfigMap(name="a", namespace="default"))
@@ -52,7 +52,7 @@ class Wanted:
     subresource: str = ""
 
     def matches(self, request: HttpRequest, info: RequestInfo) -> bool:
-        """Whether the request is the call."""
+        """Whether `request` is this call."""
         if self.resource is None:
             return request.method == self.verb and request.path == self.path
         kind = self.resource
@@ -96,8 +96,8 @@ class ExpectedRequest:
         return self
 
     def body(self, expected: Any) -> Self:
-        """Expect this body (an object, or plain values). A function gets the body as plain values. It returns whether
-        the body is right, or raises an AssertionError."""
+        """Expect this body (an object, or plain values). `expected` may be a function, which is called with the body as
+        plain values; it returns whether the body is right, or raises an AssertionError."""
         if callable(expected) and not isinstance(expected, type):
             self._bodies.append(partial(_asked, expected))
         else:
@@ -107,8 +107,7 @@ class ExpectedRequest:
     # -- answers
 
     def answer(self, content: Any = None, status: int | None = None) -> Self:
-        """Answer with this object (of a resource class, a dict, a model), or with a list of the kind for a list of
-        objects.
+        """Answer with this object (of a resource class, a dict, a model). A list of objects becomes a list of the kind.
 
         Several `answer` calls answer one call each, in order; the last answers all further calls. By default a create,
         an update and an apply are answered with what was sent, a delete with success.
@@ -127,8 +126,8 @@ class ExpectedRequest:
         return self._answered(lambda _: HttpResponse(200, [("Content-Type", "application/json")], lines))
 
     def refuse(self, code: int, reason: str | None = None, message: str = "") -> Self:
-        """Answer with a Status of this HTTP code, and by default with its usual reason. The client retries what may
-        pass (503). Raises ValueError for a code outside of 400 to 599."""
+        """Answer with a Status of this HTTP code; `reason` defaults to the usual reason of the code. The client retries
+        codes that may pass, such as 503. Raises ValueError for a code outside of 400 to 599."""
         if isinstance(code, bool) or not isinstance(code, int) or not 400 <= code <= 599:
             raise ValueError(f"refuse({code!r}): a status from 400 to 599 is expected; others are answers")
         told = message or f"the test refuses to {self.wanted}"
@@ -151,7 +150,8 @@ class ExpectedRequest:
         return max(0, self._times - self.seen)
 
     def problem(self, request: HttpRequest) -> str:
-        """The mistake in a call that matches otherwise, or an empty text. Raises what a body's function raises."""
+        """What is wrong with a call that otherwise matches; empty if nothing is. Raises what a function of `body`
+        raises."""
         for name, value in self._query.items():
             if value not in request.params(name):
                 return f"{name}={value} was expected in its query, which has {dict(request.query)}"
@@ -195,7 +195,7 @@ def _compared(expected: Any, given: Any) -> str:
         return ""
     if not isinstance(expected, dict) or not isinstance(given, dict):
         return f"its body is another {type(given).__name__} than was expected"
-    lines = difference("body", expected, given).splitlines()[2:]  # without the names of the two
+    lines = difference("body", expected, given).splitlines()[2:]  # without the two header lines
     return "\n    ".join(["its body differs (- expected, + sent):", *lines])
 
 
@@ -228,7 +228,7 @@ MOST_SHOWN = 5
 
 
 class UnexpectedRequest(AssertionError):
-    """A call that the test does not expect, no longer expects, or does not expect now."""
+    """A call that the test does not expect, or does not expect any more or not yet."""
 
 
 class RequestVerifier(BaseAdapter):

@@ -3,13 +3,13 @@
     pytest --kube-record-rights rights.json          the option of the pytest plugin
     with RightsRecorder() as recorder: ...           in a program
 
-The recorder counts requests that a reconciler's run makes in its own thread, and the events that it records. It ignores
-requests of the tests' own clients, and the watches of a controller, which the controller declares. A permission is
-therefore recorded only if a test makes the reconciler use it.
+The recorder notes the requests that a reconciler's run makes in its own thread, and the Events that the run records. It
+ignores requests of the tests' own clients, and the watches of a controller, which the controller declares. A permission
+is therefore recorded only if a test makes the reconciler use it.
 
-Follow-up requests of the library are added without a test: an event may be patched after its creation, `ctx.read`
-watches what it has read, and `ctx.ensure(prune=True)`, `finalizer`, `create_or_update`, `Entry.commit`, `ctx.report`,
-the waits and `drain` declare all their requests.
+Follow-up requests of the library are added even if no test causes them: an Event may be patched after its creation, and
+`ctx.read` watches the objects that it has read. `ctx.ensure(prune=True)`, `finalizer`, `create_or_update`,
+`Entry.commit`, `ctx.report`, the waits and `drain` declare all their requests.
 """
 from __future__ import annotations
 

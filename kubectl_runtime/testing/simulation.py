@@ -2,17 +2,17 @@
 
 Each `step` runs one actor that has something to do, chosen by the seed:
 
-- a watch reads a page or the arrived events, updates its store and triggers
+- a watch reads a page or the arrived events, updates its store and triggers runs
 - a dispatcher hands due keys to workers
 - a worker begins a run, runs user code, or ends the run: three pieces, between which other actors may run
-- a recorder sends one request about an Event
-- a controller's reads read one object whose value must be compared
+- an event recorder sends one request about an Event
+- a controller reads one object again to compare a value that `ctx.read` returned
 - a server runs the timed work of its controllers
 - a function that a test adds changes the outside world
 
-When no actor has work, time jumps to the next moment with work, 10 s at most. The same program with the same seed gives
-the same run, so a failure is reproducible. Work takes no simulated time; a loop that never rests (for example two
-controllers that overwrite each other's field) ends in an AssertionError that names the keys.
+When no actor has work, time jumps to the next moment with work, but by 10 s at most. The same program with the same
+seed gives the same run, so a failure is reproducible. Work takes no simulated time; a loop that never rests (for
+example two controllers that overwrite each other's field) ends in an AssertionError that names the keys.
 
 Clients must use `simulation.clock` and reach their server without threads or sockets. `simulation.serve` and
 `simulation.client` provide that; a test may also mount `ApiServer.transport()` or a script itself:
@@ -156,7 +156,7 @@ class SimulatedServers:
         return [server for server in self._servers if (due := server.core.next_wakeup()) is not None and due <= now]
 
     def times(self) -> list[float]:
-        """The times of their next work, on the monotonic clock."""
+        """The time of each server's next work, on the monotonic clock."""
         return [due for server in self._servers if (due := server.core.next_wakeup()) is not None]
 
 
@@ -170,7 +170,7 @@ PATIENCE = 3
 """How many times in a row all actors must find nothing to do before time moves."""
 
 RESTLESS, FOR_EACH_OBJECT = 100_000, 100
-"""The steps without a rest, plus as many for each object in the stores, beyond which the work counts as a loop."""
+"""Work counts as a loop after RESTLESS steps without a pause, plus FOR_EACH_OBJECT for each object in the stores."""
 
 SAMPLE = 1000
 """Steps that are recorded to name the keys of a loop."""
@@ -282,7 +282,7 @@ class Simulation:
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
             for watch in controller.assembly.watches.values():
-                self._resume.setdefault(watch, 0.0)  # reads and ranges start watches while it runs
+                self._resume.setdefault(watch, 0.0)  # a running controller may start watches for reads and ranges
             if controller.assembly.reads.values.due() == 0:
                 actors.append(controller.assembly.reads.values.step)
             actors += [controller.executor.step] * min(3, len(controller.executor))

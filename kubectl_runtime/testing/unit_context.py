@@ -5,7 +5,7 @@
     assert ctx.events == [Recorded("BackupFailed", "no space left", warning=True)]
 
 It is the library's own `Context`, with stores that hold the given objects and a recorder that keeps events. Without a
-client every request is refused; pass one of a `RequestVerifier` or an `ApiServer`.
+client every request is refused. For requests, pass the client of a `RequestVerifier` or an `ApiServer`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class UnitContext(Context[T]):
 
     def begin_stop(self) -> None:
         """Set `ctx.stop`, as when the grace period of a shutdown nears its end."""
-        self._shutdown.abort("the test said so")
+        self._shutdown.abort("the test called begin_stop()")
 
 
 def context_for(obj: Resource, *, client: Client | None = None, data: T = None,  # type: ignore[assignment]
@@ -128,8 +128,8 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     """Make a context for reconciling `obj`.
 
     `stored`: further objects in the controller's stores, of any kinds; `kinds`: kinds that are watched without stored
-    objects. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures. `run_timeout`: in
-    seconds from now on the client's clock. `seed`: for random choices.
+    objects. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures. `run_timeout`: seconds
+    from now, on the client's clock. `seed`: for random choices.
 
     Raises RequestError for anything but a named object of a resource class, and for an attempt below 1.
     """

@@ -27,8 +27,8 @@ def test_until_decides(clock):
 
 
 def test_the_last_answer_is_told(clock):
-    with pytest.raises(AssertionError, match=r"<lambda> \(test_asking.py:\d+\) was not so within 10 s "
-                                             r"\(asked 201 times\); last seen: \[\]"):
+    with pytest.raises(AssertionError, match=r"<lambda> \(test_asking.py:\d+\) did not become true within 10 s "
+                                             r"\(called 201 times\); last seen: \[\]"):
         eventually(lambda: sorted(()), clock=clock)
     assert clock.monotonic() == pytest.approx(10)
 

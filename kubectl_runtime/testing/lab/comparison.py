@@ -1,8 +1,9 @@
 """Compares two runs: the differences of their end states, and the first write that caused them.
 
-That write belongs to the disturbed run and to an object that ends differently. It is the first write after which the
-object has a state that it never has later in the undisturbed run, or the first write that creates one object too many.
-If there is none, it is the undisturbed run's first write to such an object that the disturbed run did not make.
+The first diverging write is a write of the disturbed run to an object that ends differently: the first write after
+which the object has a state that it never has later in the undisturbed run, or the first write that creates one object
+too many. If the disturbed run has no such write, the result is the undisturbed run's first write to such an object that
+the disturbed run did not make.
 
 Objects are compared without values that differ between any two clusters:
 
@@ -39,7 +40,7 @@ Ignored = tuple[tuple[str, ...], ...]
 
 
 def _remove(value: Any, path: tuple[str, ...]) -> None:
-    """Remove what is at `path`, in each item of lists on the way."""
+    """Remove the value at `path`; `path` passes through every item of a list."""
     if isinstance(value, list):
         for item in value:
             _remove(item, path)
@@ -73,7 +74,7 @@ class Forms:
             forms.sort(key=repr)
 
     def name(self, identity: Identity) -> Identity:
-        """The name of the object in every run."""
+        """The name of the object in a form that is the same in every run."""
         resource, namespace, name = identity
         return resource, self._text(namespace), self._text(name)
 

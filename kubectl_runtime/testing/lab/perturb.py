@@ -3,10 +3,10 @@
     report = perturb(build, story)
     assert report.ok, str(report)
 
-It plays the story in a simulation of one thread, first undisturbed, then once for each point at which something can go
-wrong: the process ends between two writes, reads stale objects, or misses changes. Each run must end with the same
-objects. The idea is that of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers", OSDI
-2022). A level-triggered controller passes; one that relies on memory, counts, or an undisturbed order does not.
+`perturb` plays the story in a simulation of one thread, first undisturbed, then once for each point at which something
+can go wrong: the process ends between two writes, reads stale objects, or misses changes. Each run must end with the
+same objects. The idea is that of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers",
+OSDI 2022). A level-triggered controller passes; one that relies on memory, counts, or an undisturbed order does not.
 
 A report names the command that repeats one disturbed run: pytest with `--perturb-only`, `kubectl-runtime perturb`, or,
 for functions that neither can name, the call `perturb(..., only="POINT", seed=SEED)`.
@@ -50,7 +50,7 @@ from kubectl_runtime.testing.lab.world import (
 
 @dataclass(frozen=True)
 class Options:
-    """The options of pytest: `only` this point, with this `seed`. `root`: the root directory of test names; None
+    """The options from pytest: play `only` this point, with this `seed`. `root`: the root directory of test names; None
     outside of pytest. `tell`: writes to the terminal, past pytest's capture."""
 
     only: Point | None = None
@@ -136,7 +136,8 @@ class Progress:
 
 
 def terminal() -> Callable[[str], object] | None:
-    """Return what writes to the terminal: pytest's, if set, or standard error if it is a terminal."""
+    """Return the function that writes to the terminal: pytest's if set, or one for standard error if that is a
+    terminal."""
     if (tell := OPTIONS.get().tell) is not None:
         return tell
     stream = sys.stderr
@@ -212,22 +213,23 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
 
     `build(client)` makes all controllers, and is called again after each restart. It returns
     `Controller(...).bind(reconciler)` or a Manager (whose election, shards, runnables and servers are ignored).
-    `story(client)` is the outside world, which creates, changes and deletes objects. The controllers react to each of
-    its writes before the write returns, and they run while it waits on the client's clock (`await_condition`). Before
-    its first request it can prepare the world outside of the cluster. The server runs the controllers of a cluster and
-    has the CRDs of the watched classes.
+    `story(client)` is the outside world, which creates, changes and deletes objects. The controllers react to each
+    write of the story before the write returns, and they run while the story waits on the client's clock
+    (`await_condition`). Before its first request the story can prepare the world outside of the cluster. The server
+    runs the controllers of a cluster and has the CRDs of the watched classes.
 
     Ends are compared without uids, versions and times, and without values that differ at random between two undisturbed
-    runs (see `normal_form`); Events and Leases are ignored. `seed` decides the order of everything; a report's point
-    and seed repeat a run. `only`: only this point, with the library's logs, which are muted otherwise; under pytest use
-    `--perturb-only` and `--perturb-seed`. `ignore`: fields that are not compared in any object, as
-    `"status.checkedAt"`, or as keys where one has a dot: `("metadata", "annotations", "example.com/at")`.
+    runs (see the module `comparison`); Events and Leases are ignored. `seed` decides the order of all simulated events;
+    a report's point and seed repeat a run. `only`: play only this point, with the library's logs, which are muted
+    otherwise; under pytest use `--perturb-only` and `--perturb-seed`. `ignore`: fields that are not compared in any
+    object, such as `"status.checkedAt"`; if a key contains a dot, write `("metadata", "annotations",
+    "example.com/at")`.
 
-    Time is simulated: code that sleeps in real time delays everything, and is named on standard error after ten s.
+    Time is simulated: code that sleeps in real time delays everything, and is named on standard error after 10 s.
 
     Blocks, in this thread: a few seconds for a controller with 10 writes. Raises what the story or `build` raises
-    undisturbed, RequestError for invalid arguments, and ValueError for a story that does not end alike twice, or in
-    which the controllers write nothing.
+    undisturbed, RequestError for invalid arguments, and ValueError for a story that does not end alike when it is
+    played twice, or in which the controllers write nothing.
     """
     check(build, story, faults)
     ignored = paths_of(ignore)

@@ -1,10 +1,11 @@
-"""`replay`: makes the runs of a recording again, in one thread, up to a run that failed.
+"""`replay`: repeats the runs of a recording, in one thread, up to a run that failed.
 
 The recorded changes fill and change the stores in their recorded order; a simulated clock shows the recorded time. The
 runs are replayed in the order in which they began, with the recorded stores and answers; the requests and the result of
 each run are compared with the recording. A recording does not hold random numbers, values that a program reads from
-other places, or its memory from before the recording. Concurrent runs are played one after the other: each begins with
-the stores as they were, and sees them change during its calls until the next run begins.
+other places, or its memory from before the recording. Concurrent runs are played one after the other. Each run begins
+with the stores as they were at its recorded beginning; during its calls the stores change as recorded, up to the
+beginning of the next run.
 
 `ScriptedTransport` answers requests from the recording. A watch lists and streams the changes up to the position of
 `feed`. A call inside a run gets the recorded answer if it matches the run's next recorded call; otherwise it is
@@ -106,7 +107,7 @@ class ScriptedTransport(BaseAdapter):
         self._fed = 0
         self._run: RecordedRun | None = None
         self.in_run = False
-        """Whether the run makes the requests, and not a watch."""
+        """Whether requests come from the run, and not from a watch."""
         self._calls: deque[int] = deque()
         self._last: int | None = None
 
@@ -270,7 +271,8 @@ class Replayed:
     @property
     def alike(self) -> bool:
         """Like `same`, but without the text, since a recording redacts messages about Secrets, and connection errors
-        name another server. False if the run departs, since an unrecorded call also fails."""
+        name another server. For a run that departs from the recording, the text counts too, since an unrecorded call
+        also fails."""
         departs = any(text.startswith(f"{self.target} ") for text in self.departures)
         if self.error is None or self.recorded is None or departs:
             return self.same
@@ -281,8 +283,8 @@ def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Ma
            run: int | None = None) -> Replayed:
     """Play the recording in `path` up to the run of this number, by default the last run that failed.
 
-    `build(client)` makes the recorded program, as for `perturb`; it cannot make requests. Blocks, in this thread, and
-    takes no simulated waits in real time. Raises RecordingError for a file without a playable run, OSError, and what
+    `build(client)` makes the recorded program, as for `perturb`; `build` cannot make requests. Blocks, in this thread;
+    simulated waits take no real time. Raises RecordingError for a file without a playable run, OSError, and what
     `build` raises.
     """
     recording = Recording.read(Path(path))
@@ -296,9 +298,9 @@ def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Ma
     recorded = f"{last.end.type}: {_text(last.end.error)}" if last.end is not None and last.failed else None
     notes = [f"{recording.gaps} lines of the recording are lost"] if recording.gaps else []
     if recording.partial:
-        notes.append("what was stored when the recording begins is not in it: it was too much")
+        notes.append("the recording lacks the objects that were stored when it began, since they were too many")
     if recording.head.part > 1:
-        notes.append("the recording is the end of a longer one: what the program remembered from before is not in it")
+        notes.append("the recording is the end of a longer one, and lacks what the program remembered from before")
     return Replayed(len(runs), str(last), recorded, last.end.trace if last.end is not None else "", outcome.error,
                     tuple(player.transport.departures), tuple(notes))
 
@@ -356,7 +358,7 @@ class _Player:
             self.transport.end()
         end = run.end
         if end is not None and end.result != str(outcome.result):
-            self.transport.departures.append(f"{run} ended with {outcome.result}, recorded is {end.result}")
+            self.transport.departures.append(f"{run} ended with {outcome.result}; the recorded result is {end.result}")
         return outcome
 
     def _reach(self, position: int) -> None:

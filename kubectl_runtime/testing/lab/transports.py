@@ -1,8 +1,8 @@
 """Transports between the clients and the simulated server, where disturbances happen.
 
 A request of a life (one process of the controllers) passes `World.answer`, which may end the life; a dead life gets no
-answers. The bodies of its watches bring nothing while they are held, and break when the world breaks them. A request of
-the story passes `World.answer_story`; while the story waits, the world goes on.
+answers. The bodies of its watches deliver nothing while they are held back, and break when the world breaks them. A
+request of the story passes `World.answer_story`. While the story waits, time passes and the controllers work.
 """
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class StoryBody:
         self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield the pieces of the body; while nothing comes, the world goes on."""
+        """Yield the pieces of the body. While nothing comes, time passes and the controllers work."""
         for piece in self._raw.stream(amt, decode_content):
             if not piece:
                 self._go_on(1.0)
@@ -112,7 +112,7 @@ class LifeTransport(BaseAdapter):
         self._world, self._life, self._server = world, life, server
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Raises ProcessEnded in a dead life, and what the server's transport does."""
+        """Raises ProcessEnded in a dead life, and what the server's transport raises."""
         if self._life.dead:
             raise ProcessEnded
         asked = Asked.of(request)
@@ -135,7 +135,7 @@ class StoryTransport(BaseAdapter):
         self._world, self._server = world, server
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Raises what the server's transport does."""
+        """Raises what the server's transport raises."""
         asked = Asked.of(request)
         response = self._world.answer_story(asked, lambda: self._server.send(request, *args, **options))
         if asked.is_watch and response.status_code == 200:
@@ -148,7 +148,7 @@ class StoryTransport(BaseAdapter):
 
 
 class StoryClock:
-    """The story's clock: while the story waits, the world goes on."""
+    """The story's clock. While the story waits, time passes and the controllers work."""
 
     self_advancing = True
 

@@ -2,7 +2,7 @@
 
 The story's first request calls `build`, creates the CRDs of the watched kinds and starts the controllers. After each
 write of the story the controllers get `SETTLE` simulated seconds; they also run while the story waits, and for `REST`
-seconds after the story. The state of the server is then the run's end.
+seconds after the story. The state of the server after that is the end of the run.
 
 A life lasts from `build` until its process ends. `ProcessEnded`, raised by its transport, ends whatever was in
 progress; nothing of the life runs afterwards, and `build` is called again. A run that makes too many requests is given
@@ -14,7 +14,7 @@ from 1, as in the undisturbed run:
 - crash-before-3: the process ends before its third write; a new process begins
 - crash-after-3: the process ends after its third write, before it receives the response
 - stale-3: the process ends during its third write, which the server carries out only when the new process is about to
-  write; cached lists (`resourceVersion=0`) are older, and watches are late
+  write; until then the new process gets old cached lists (`resourceVersion=0`) and late watches
 - missed-2: the watches are broken over the story's second and third write, so that the state in between is never seen
 - down-2: no process runs while the story makes its second write
 """
@@ -48,8 +48,8 @@ URL = "http://perturbation.invalid"
 
 
 def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
-    """Return the controllers of what `build` returned; `url` is that of the client passed to it. Raises TypeError and
-    ValueError for what cannot be simulated."""
+    """Return the controllers of what `build` returned; `url` is the cluster URL of the client that `build` got. Raises
+    TypeError and ValueError for what cannot be simulated."""
     if isinstance(made, Manager):
         bound = made.controllers()
     elif isinstance(made, BoundController):
@@ -64,7 +64,7 @@ def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
                              "that watches an Api")
         if plan.client.config.cluster_url != url:
             raise ValueError(f"controller {plan.name} does not use the client that build was called with, but one of "
-                             f"{plan.client.config.cluster_url}: make its Apis of the client that is passed")
+                             f"{plan.client.config.cluster_url}: make its Apis with the client that is passed")
     return bound
 
 
@@ -108,7 +108,7 @@ _TEXT = re.compile(rf"({'|'.join(_WAYS)})-([1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class Point:
-    """One disturbance: `way` is one of the words of the module's list, `number` that of a write."""
+    """One disturbance: `way` is a word of the module's list; `number` is the number of a write."""
 
     way: str
     number: int
@@ -163,7 +163,7 @@ JUMP = 120.0
 MOST_REQUESTS = 50_000
 """The most requests of an undisturbed run."""
 MORE = 20
-"""How many times as many requests a disturbed run may make."""
+"""How many times as many requests as the undisturbed run a disturbed run may make."""
 
 
 class Runaway(ProcessEnded):
@@ -308,7 +308,7 @@ class World:
     # --- lives -----------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        """Begin a life, again if it ends while it begins."""
+        """Begin a life; if the life ends while it begins, begin another."""
         while True:
             number = 1 if self._life is None else self._life.number + 1
             life = self._life = Life(number, self.clock.monotonic())

@@ -160,7 +160,7 @@ def test_a_program_that_does_something_else_is_told_of(tmp_path: Path) -> None:
     assert any(text.endswith("sends another body with PATCH /api/v1/namespaces/default/secrets/a")
                for text in replayed.departures)
     assert any("did not GET" in text for text in replayed.departures)
-    assert any("ended with success, recorded is error" in text for text in replayed.departures)
+    assert any("ended with success; the recorded result is error" in text for text in replayed.departures)
 
 
 def test_a_recording_that_a_crash_cut_off_anywhere_is_replayed_as_far_as_it_goes(tmp_path: Path) -> None:

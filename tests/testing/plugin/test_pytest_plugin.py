@@ -127,7 +127,7 @@ def test_options_come_from_the_ini_file_and_the_command_line_wins(project) -> No
 @pytest.mark.parametrize(("option", "text"), [
     ("--kube-authorization-mode=ABAC", "*ABAC*"),
     pytest.param("--kube-controllers=gardener", "*gardener*", marks=pytest.mark.long),
-    pytest.param("--kube-tls=perhaps", "*kube_tls is true or false*", marks=pytest.mark.long)])
+    pytest.param("--kube-tls=perhaps", "*kube_tls must be true or false*", marks=pytest.mark.long)])
 def test_a_wrong_option_is_an_error_that_names_it(project, option, text) -> None:
     project.makepyfile("def test_it(kube_apiserver): pass")
     passes(project, option, errors=1).stdout.fnmatch_lines([text])
