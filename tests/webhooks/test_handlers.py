@@ -75,7 +75,7 @@ def test_the_object_of_a_deletion_is_the_one_that_goes() -> None:
     assert found.old is not found.object
     created = request(review(pod()), Pod)
     assert created.old is None
-    with pytest.raises(RequestError, match="the CREATE brings no object"):
+    with pytest.raises(RequestError, match="the CREATE request has no object"):
         _ = request(review(None, operation="CREATE"), Pod).object
 
 
