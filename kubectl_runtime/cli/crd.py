@@ -2,8 +2,8 @@
 
 There is one document per kind, sorted by name; several versions of one kind share a document. The same classes always
 give the same text. If one class fails, nothing is printed, so that no partial set is applied. `--check` compares with a
-file as YAML; comments and layout are ignored. A warning on standard error names each CEL rule over a list, map or
-string without a limit, because a cluster may refuse it.
+file as YAML; comments and layout are ignored. Warnings on standard error name the CEL rules over a list, map or string
+without a limit, since a cluster may refuse them.
 """
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warnings(found: list[dict[str, Any]]) -> list[str]:
-    """Warnings about rules for whose estimated cost a cluster refuses the definition; none without the extra `cel`."""
+    """Warnings about rules that a cluster refuses for their estimated cost; empty without the extra `cel`."""
     return [f"{crd['metadata']['name']} {version['name']}: {cause.field.lstrip('.') or 'the schema'}: {cause.message}"
             for crd in found for version in crd["spec"]["versions"]
             if declares_rules(version["schema"]["openAPIV3Schema"])

@@ -1,8 +1,8 @@
 """The operator process of `run --dev`, started by `develop` as `python -m kubectl_runtime.cli.dev_operator FD`.
 
-FD is a pipe. It carries one line, the `Order`; afterwards its closing ends this process, because an operator without
-its API server would only log errors. The definitions of the program's custom resources are installed before its
-function is called.
+FD is a pipe that carries one line, the `Order`. When the parent process closes the pipe, this process ends, because an
+operator without its API server would only log errors. The definitions of the program's custom resources are installed
+before its function is called.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.schema.structural import declares_rules
 
 MANAGER = "kubectl-runtime"
-"""Whose fields those of the definitions are."""
+"""The field manager of the definitions."""
 
 
 def loaded_kinds() -> list[type[CustomResource]]:
@@ -71,7 +71,7 @@ def _below(base: type[CustomResource]) -> Iterator[type[CustomResource]]:
 
 
 PATIENCE = 5.0
-"""Seconds for an end in good order when the API server's process is gone."""
+"""Seconds for a graceful stop when the API server's process is gone."""
 
 
 def main(file: int) -> int:
@@ -105,7 +105,7 @@ def _line(file: int) -> bytes:
     while not line.endswith(b"\n"):
         byte = os.read(file, 1)
         if not byte:
-            raise SystemExit("this is the lower half of kubectl-runtime run --dev, and no command of its own")
+            raise SystemExit("kubectl-runtime run --dev starts this module; it is not a command of its own")
         line += byte
     return line
 

@@ -6,8 +6,8 @@
     ending      -                         the end                       second signal: killed; status 128 + n
 
 The server and its objects outlive the operator's restarts. If the operator cannot be imported, the command waits for a
-change of its sources; a wrong command line at the first start (for example a missing MODULE:NAME) ends it with status
-2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while the command runs.
+change of its sources; a wrong command line at the first start (for example a missing MODULE:NAME) ends the command with
+status 2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while the command runs.
 
 `OperatorProcess` is the child process. `Sources` finds the program's Python files and reports changed files:
 
@@ -49,12 +49,12 @@ from kubectl_runtime.runtime.lifecycle.signals import SAME_STOP
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 
 AT_ONCE = 2.0
-"""Seconds for the end at once that a second SIGTERM asks for, before SIGKILL."""
+"""Seconds between the second SIGTERM, which asks for an immediate end, and SIGKILL."""
 
 
 class OperatorProcess:
-    """The operator process of `run --dev`, which can be started repeatedly. Not thread-safe. As a context manager it
-    ends the process with the block; the pipe ends it with this process."""
+    """The operator process of `run --dev`, which can be started repeatedly. Not thread-safe. As a context manager, it
+    ends the process at the end of the block. If this process dies, the closed pipe ends the operator process."""
 
     def __init__(self, order: bytes, kubeconfig: Path) -> None:
         """`order`: what to run, see `dev_operator`. `kubeconfig`: the file for clients that the program makes."""
@@ -148,7 +148,7 @@ class Sources:
             for name in files_below(root):
                 try:
                     state = os.stat(name)
-                except OSError:  # it went, or is a link to nothing
+                except OSError:  # it was removed, or is a broken link
                     continue
                 found[name] = (state.st_mtime_ns, state.st_size)
         return found
@@ -182,7 +182,7 @@ def files_below(root: Path) -> Iterator[str]:
         try:
             with os.scandir(folder) as found:
                 entries = [entry for entry in found if not entry.name.startswith(".")]
-        except OSError:  # it went, or is not ours to read
+        except OSError:  # it was removed, or is not readable
             continue
         if folder != str(root) and any(entry.name == "pyvenv.cfg" for entry in entries):
             continue  # an environment, whatever it is called
@@ -214,7 +214,7 @@ def develop(options: RunOptions) -> int:
     signals: SimpleQueue[int] = SimpleQueue()
     hang_up = getattr(signal, "SIGHUP", None)  # which Windows lacks
     for number in (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hang_up else ())):
-        if number != hang_up or signal.getsignal(number) != signal.SIG_IGN:  # of nohup
+        if number != hang_up or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
             signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: `_heard` waits for it
     see_current_folder()
     own = ApiServer(controllers=CONTROLLERS, webhook_services=dict(options.webhook_service), record=False)
@@ -311,12 +311,12 @@ def _kubeconfig(server: ApiServer) -> Iterator[Path]:
         path = server.write_kubeconfig(folder / "kubeconfig")
         written = path.read_text()
     except OSError as error:
-        raise CommandError(f"no kubeconfig can be written: {error}; run it from a folder of yours") from None
+        raise CommandError(f"no kubeconfig can be written: {error}; run the command in a folder of yours") from None
     try:
         yield path
     finally:
         with contextlib.suppress(OSError):
-            if path.read_text() == written:  # and not that of a later command in this folder
+            if path.read_text() == written:  # it is not the file of a later command in this folder
                 path.unlink()
 
 

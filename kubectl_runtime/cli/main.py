@@ -3,8 +3,8 @@
 Each command is a module with `add_options(parser)` and `run(options)`, which returns the exit status or raises a
 CommandError. Only the chosen command is imported, because `server` alone imports more than all other commands together.
 
-Exit status: 0 success; 1 failure, with `error: …` on standard error; 2 a wrong command line. With `--exit-code`, 2 says
-that a plan is not empty, and a wrong command line is a failure.
+Exit status: 0 success; 1 failure, with `error: …` on standard error; 2 a wrong command line. With `--exit-code`, 2
+means that a plan is not empty, and a wrong command line gives 1.
 """
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _COMMANDS = {
     "manifests": ("kubectl_runtime.cli.manifests", "print the manifests that install an operator, as YAML"),
     "init": ("kubectl_runtime.cli.init", "write a new project: an operator, its tests, its image"),
     "plan": ("kubectl_runtime.cli.plan", "show what an operator would do to a cluster, before it does it"),
-    "perturb": ("kubectl_runtime.cli.perturb", "play a story with crashes, stale reads and missed changes"),
+    "perturb": ("kubectl_runtime.cli.perturb", "check controllers with crashes, stale reads and missed changes"),
     "top": ("kubectl_runtime.cli.top", "show what the controllers of a process do, in a terminal"),
-    "replay": ("kubectl_runtime.cli.replay", "step a recorded controller to the run that failed"),
+    "replay": ("kubectl_runtime.cli.replay", "replay a recorded controller up to the run that failed"),
     "webhooks": ("kubectl_runtime.cli.webhooks", "print webhook configurations, as YAML"),
     "server": ("kubectl_runtime.testing.__main__", "run an embedded Kubernetes API server until a signal"),
 }
@@ -47,7 +47,8 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, by default the process's own, and return its exit status. Raises SystemExit as argparse."""
+    """Run the command of `arguments` (default: the process's), and return its exit status. Raises SystemExit as
+    argparse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     wrong = 1 if any(len(text) > 2 and "--exit-code".startswith(text) for text in given) else 2
     try:

@@ -59,10 +59,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", type=_quantity, default="256Mi", metavar="QUANTITY",
                         help="the limit of memory (default: 256Mi)")
     parser.add_argument("--env", type=_variable, action="append", default=[], metavar="NAME=VALUE",
-                        help="a variable of the container's environment, which is set for the inspection too; may be "
-                             "repeated")
+                        help="an environment variable of the container, also set while the program is inspected; "
+                             "may be repeated")
     parser.add_argument("--check", type=Path, metavar="FILE", help="print nothing, but fail with the difference if the "
-                        "objects in FILE are others than these")
+                        "objects in FILE differ from these")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -174,8 +174,8 @@ def _webhooks(program: Inspected) -> list[_Webhooks]:
     found: list[_Webhooks] = []
     for number, server in enumerate(servers_of(program.made)):
         if server.url is not None:
-            raise CommandError(f"the {server.name} is called at {server.url}, and not through a Service: a program "
-                               "that decides by its environment gets what it reads there by --env NAME=VALUE")
+            raise CommandError(f"the {server.name} is called at {server.url}, and not through a Service: if the "
+                               "program decides this by its environment, set the variables with --env NAME=VALUE")
         namespace, _, name = (server.service or "").partition("/")
         if namespace not in ("", program.namespace):
             raise CommandError(f"the Service {server.service} of the program's webhooks leads to Pods of its own "
@@ -222,8 +222,8 @@ def _deployment(program: Inspected, places: list[_Webhooks], options: argparse.N
         "containers": [_container(program, places, options)]}
     if folders := _certificate_folders(places):
         pod["volumes"] = [{"name": name, "secret": {"secretName": f"{program.name}-{name}"}} for name, _ in folders]
-        print(f"note: the Secret {program.name}-{folders[0][0]} has to hold tls.crt and tls.key of the webhooks, and "
-              "the configurations the authority that signed them, which cert-manager does", file=sys.stderr)
+        print(f"note: the Secret {program.name}-{folders[0][0]} must hold tls.crt and tls.key of the webhooks, and the "
+              "configurations must hold the CA that signed them; cert-manager can write both", file=sys.stderr)
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": _metadata(program), "spec": {
         "replicas": options.replicas, "strategy": {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "selector": {"matchLabels": _labels(program)},
@@ -249,8 +249,8 @@ def _container(program: Inspected, places: list[_Webhooks], options: argparse.Na
         container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": "http"}, "periodSeconds": 10,
                                        "timeoutSeconds": 5}
     else:
-        print(f"note: {options.program} serves no health to others than its own Pod: the Deployment has no probes, and "
-              "its metrics no Service", file=sys.stderr)
+        print(f"note: {options.program} does not serve health and metrics outside of its own Pod: the Deployment has "
+              "no probes, and there is no Service for metrics", file=sys.stderr)
     if places:
         container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", str(_SETTLE)]}}}
     container["resources"] = {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": options.memory}}

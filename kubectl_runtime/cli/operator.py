@@ -119,7 +119,8 @@ def config_of(options: RunOptions) -> Config:
 
 def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Manager], client: Client,
                serve: str | None = SERVE, debug: DebugPage = DEBUG) -> Manager:
-    """Return the Manager to run: what `make` returns, or one around its controller, with its grace period.
+    """Return the Manager to run: the Manager that `make` returns, or one for its controller, with the same grace
+    period.
 
     Raises UsageError where the Manager and the options contradict each other.
     """

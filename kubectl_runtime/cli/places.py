@@ -48,7 +48,7 @@ class UsageError(CommandError):
 
 def shown(error: Exception) -> str:
     """The text of an error for a terminal, without control characters. Only a CommandError may have several lines,
-    since some end with a traceback."""
+    since some CommandErrors end with a traceback."""
     return printable(str(error), keep=SEVERAL_LINES if isinstance(error, CommandError) else "")
 
 
@@ -127,7 +127,8 @@ def hint(name: str, known: Iterable[str], what: str) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of `error` without this program's frames above, and this package's below, the user's code."""
+    """The traceback of `error` from the first to the last frame of the user's code, without our own frames around
+    it."""
     shown = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     parts: list[traceback.TracebackException | None] = [shown]
@@ -147,7 +148,7 @@ def _users(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
 
 
 def _check_not_shadowed(name: str, module: ModuleType) -> None:
-    """Raise CommandError for a file of the current folder that is named as an already loaded module of Python."""
+    """Raise CommandError for a file of the current folder with the name of a Python module that is already loaded."""
     wanted = Path.cwd().joinpath(*name.split(".")).with_suffix(".py")
     found = getattr(module, "__file__", None)
     if wanted.is_file() and (found is None or not wanted.samefile(found)):

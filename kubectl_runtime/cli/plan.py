@@ -33,12 +33,12 @@ examples:
   kubectl-runtime plan operator_of_mine:main --save today.json.gz  the same, and saves what was read
   kubectl-runtime plan operator_of_mine:main --snapshot today.json.gz --exit-code    in a test of a pull request
 
-It needs permission to list what the operator watches, and namespaces, quotas, limits, admission policies and
-CustomResourceDefinitions; a missing permission is named. Values of Secrets are never saved: digests of the same length
+The command needs permission to list what the operator watches, namespaces, quotas, limits, admission policies and
+CustomResourceDefinitions; it names missing permissions. Values of Secrets are never saved: digests of the same length
 replace them.
 
 exit status: 0 when the plan was made; 1 when it could not be made; 2 when the command line is wrong. With --exit-code,
-2 says that the plan is not empty, and nothing else: a wrong command line is 1 then.
+2 means that the plan is not empty, and a wrong command line gives 1.
 """
 
 
@@ -66,7 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--change", action="append", default=[], type=Path, metavar="FILE", help="manifests that are "
                          "applied to the copy before the operator starts; may be repeated")
     running.add_argument("--until", type=duration, metavar="DURATION", help="how long the operator runs, in simulated "
-                         "time, such as 1h (default: until nothing has moved for 10m, 1h at most)")
+                         "time, such as 1h (default: until nothing has changed for 10m, at most 1h)")
     running.add_argument("--outside", type=place, metavar="MODULE:NAME", help="a function without arguments that "
                          "replaces what the operator reaches besides the cluster, which is refused otherwise; it may "
                          "return a context manager")
@@ -145,7 +145,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _on_file(path: Path, function: Callable[[Path], T]) -> T:
-    """The result of `function(path)`; an error of the file becomes a CommandError without a traceback."""
+    """Return `function(path)`. Raises CommandError, without a traceback, for an OSError."""
     try:
         return function(path)
     except OSError as error:

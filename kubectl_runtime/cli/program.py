@@ -3,7 +3,7 @@
     def main(client: Client) -> BoundController[Widget]:
         return Controller(Api.all(client, Widget)).bind(reconcile)
 
-It may also return a Manager. Calling it makes no connection, unless the function itself makes one.
+The function may also return a Manager. Calling the function opens no connection, unless its own code does.
 """
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
 
 
 def made_by(function: Callable[[Client], Any], client: Client, place: Place) -> BoundController[Any] | Manager:
-    """Return what the function returns. Raises CommandError when it is neither a Manager nor a bound controller, and,
-    with the traceback, when the function raises."""
+    """Return what the function returns. Raises CommandError if that is neither a Manager nor a bound controller, or if
+    the function raises; the error then has the traceback."""
     try:
         made = function(client)
     except (Exception, SystemExit) as error:

@@ -5,7 +5,7 @@
     webhooks           what a Manager's WebhookServer needs for its configurations and its CA, by name where names are
                        known; otherwise a warning says so
     leader election    the Lease of a Manager that has an election, or with --leader-elect
-    sharding           the Leases of a Manager's shards and replicas; each replica makes up the name of its own
+    sharding           the Leases of a Manager's shards and replicas; each replica generates the name of its own
     --recorded FILE    what reconcilers used while tests ran (`pytest --kube-record-rights FILE`), and what the library
                        does after such requests by itself: see testing/rights_recorder.py
 
@@ -55,7 +55,7 @@ _UNNAMED = {
     **dict.fromkeys(("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
                     "WebhookServer(configuration=NAME) says which ones are the operator's"),
     "customresourcedefinitions": "a Conversion whose versions are classes says which one is the operator's"}
-_LEASE_NAMES = "each replica makes up the name of its own; a namespace of the operator's own keeps others out of it"
+_LEASE_NAMES = "each replica generates the name of its own Lease; a namespace of its own keeps other Leases out"
 _API = "rbac.authorization.k8s.io"
 
 

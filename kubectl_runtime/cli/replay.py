@@ -64,11 +64,11 @@ def _told(replayed: Replayed) -> list[str]:
         lines.append("it ends well, as recorded" if now is None else f"the same exception as recorded: {now}")
     elif replayed.alike:
         lines.append(f"the same class of exception as recorded, with another text: {now}")
-        lines.append(f"recorded is {replayed.recorded}")
+        lines.append(f"the recorded exception: {replayed.recorded}")
     else:
-        lines.append(f"recorded is {replayed.recorded or 'a good end'}, and now it is {now or 'a good end'}")
+        lines.append(f"recorded: {replayed.recorded or 'success'}; now: {now or 'success'}")
         if replayed.recorded:
-            lines += ["recorded:", replayed.recorded_trace.rstrip()]
+            lines += ["the recorded traceback:", replayed.recorded_trace.rstrip()]
     if replayed.error is not None:
         lines += ["", users_traceback(replayed.error)]
     return lines

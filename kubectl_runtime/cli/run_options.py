@@ -96,7 +96,7 @@ Run an operator: the function NAME of MODULE is called with a client, and what i
     def main(client: Client) -> BoundController[Widget]:
         return Controller(Api.all(client, Widget)).owns(Api.all(client, ConfigMap)).bind(reconcile)
 
-It returns a controller with its reconciler, as here, or a Manager of several. The options set what the Manager leaves
+NAME returns a controller with its reconciler, as here, or a Manager of several. The options set what the Manager leaves
 open; an option that contradicts the Manager is an error. MODULE is found as `python -m` finds it: in the current
 folder, then on Python's path.
 """
@@ -212,9 +212,9 @@ def _election(group: argparse._ArgumentGroup) -> None:
                        help="reconcile only while this process holds the Lease; ctx.client refuses writes once it is "
                             "lost")
     group.add_argument(FLAGS["name"], metavar="NAME",
-                       help="the name of the Lease, which no other operator may use; required with --leader-elect, "
+                       help="the name of the Lease, which no other operator may use; required by --leader-elect, "
                             "unless the program's own Manager sets it (default with --dev: the module's name)")
-    group.add_argument(FLAGS["namespace"], metavar="NAME", help="its namespace (default: --namespace)")
+    group.add_argument(FLAGS["namespace"], metavar="NAME", help="the Lease's namespace (default: --namespace)")
     for flag, default, what in ((FLAGS["lease"], "15s", "how long others wait for a holder that does not renew"),
                                 (FLAGS["renew_deadline"], "10s", "how long the holder works on when renewals fail"),
                                 (FLAGS["retry"], "2s", "the time between two renewals or attempts to acquire it")):
@@ -261,9 +261,9 @@ def checked(options: RunOptions) -> RunOptions:
                 raise UsageError(f"{flag} names a cluster, and --dev runs on a server of its own: leave one of them "
                                    "out")
     elif options.webhook_service:
-        raise UsageError("--webhook-service is for the server of --dev; a cluster finds its Services itself")
+        raise UsageError("--webhook-service is for the --dev server; a cluster finds its Services itself")
     elif options.load:
-        raise UsageError("--load is for the server of --dev; on a cluster kubectl apply -f does it")
+        raise UsageError("--load is for the --dev server; on a cluster use kubectl apply -f")
     if options.debug_page == "off" and options.debug_details:
         raise UsageError("--debug-page off and --debug-details contradict each other")
     if options.leader_elect is False and options.lease:
@@ -271,7 +271,7 @@ def checked(options: RunOptions) -> RunOptions:
     return options
 
 
-# The same parsers as the `server` command. Imported only for --dev: an operator on a cluster needs no test kit.
+# The same parsers as the `server` command. They are imported when used, since other commands need no test tools.
 
 
 def _duration(text: str) -> float:
@@ -288,7 +288,7 @@ def _service_address(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Order:
-    """What to run. `serve`: the default address of health and metrics."""
+    """The order to run an operator. `serve`: the default address of health and metrics."""
 
     options: RunOptions
     serve: str

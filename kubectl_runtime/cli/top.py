@@ -71,7 +71,7 @@ def fetched(url: str) -> DebugState:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         said = reason if isinstance(reason, str) else text_of(reason)
         raise CommandError(f"nothing answers at {page}: {said}. Does the program run, and serve there "
-                           "(Manager(serve=...))? Of a Pod: kubectl port-forward POD 8080") from None
+                           "(Manager(serve=...))? For a Pod: kubectl port-forward POD 8080") from None
     try:
         return read(body)
     except ValueError as error:
@@ -81,7 +81,7 @@ def fetched(url: str) -> DebugState:
 def read(body: bytes) -> DebugState:
     """Decode a process's state. Raises ValueError for another document, and for the state of a newer library."""
     if len(body) > MOST_BYTES:
-        raise ValueError("it does not end")
+        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
     with contextlib.suppress(*DECODE_FAILURES):
         version = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("version", msgspec.Raw(b"0"))
         if msgspec.json.decode(version, type=int) > VERSION:
@@ -95,7 +95,7 @@ def read(body: bytes) -> DebugState:
 
 def _refused(error: urllib.error.HTTPError) -> str:
     if error.code == 404:
-        return "there is no status page: the program has turned it off (debug=None), or is another one"
+        return "there is no status page: the program has turned it off (debug=None), or does not use kubectl_runtime"
     text = ""
     with contextlib.suppress(OSError, http.client.HTTPException):
         text = error.read(500).decode("utf-8", "replace").partition("\n")[0]
@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Pages:
-    """The status pages: the last state of each, and the error that keeps it from answering now."""
+    """The last state of each status page, and the error of a page that does not answer now."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         """Fetch all pages. Raises CommandError when no page answers."""
@@ -206,7 +206,7 @@ class _Live:
         self._colours = colours
 
     def run(self) -> None:
-        """Blocks until the user presses `q`."""
+        """Refresh until the user presses `q`. Blocks."""
         shown: os.terminal_size | None = None
         ask_at = time.monotonic() + self._interval
         while True:

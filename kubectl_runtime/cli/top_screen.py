@@ -29,7 +29,7 @@ COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW,
 
 
 class Line(NamedTuple):
-    """A row of a controller's table: the state of the key, the time of that state, its name, details."""
+    """A row of a controller's table: the state of a key, the time of that state, the key's name, and details."""
 
     state: str
     time: str
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """Rows of one kind, named `what`; `total`: how many exist, shown or not."""
+    """Rows of one kind, named `what`; `total`: the number of rows that exist, shown or not."""
 
     lines: list[Line]
     what: str

@@ -204,7 +204,7 @@ def test_its_lower_half_is_no_command_of_its_own(source: Path) -> None:
                           timeout=LIMIT, check=False)
     os.close(reading)
     assert done.returncode == 1
-    assert done.stderr == "this is the lower half of kubectl-runtime run --dev, and no command of its own\n"
+    assert done.stderr == "kubectl-runtime run --dev starts this module; it is not a command of its own\n"
 
 
 def test_a_folder_that_cannot_be_written_is_told(source: Path) -> None:
@@ -264,7 +264,7 @@ def test_manifests_of_others_are_there_before_the_operator(source: Path) -> None
 @pytest.mark.parametrize(("arguments", "status", "words"), [
     (["--dev", "--load", "missing.yaml"], 1, "--load missing.yaml"),
     (["--dev", "--load", "wrong.yaml"], 1, "--load wrong.yaml"),
-    (["--load", "wrong.yaml"], 2, "--load is for the server of --dev")])
+    (["--load", "wrong.yaml"], 2, "--load is for the --dev server")])
 def test_what_cannot_be_loaded_is_said(arguments: list[str], status: int, words: str, source: Path) -> None:
     (source.parent / "wrong.yaml").write_text("{apiVersion: other.example.org/v1, kind: Thing, metadata: {name: a}}")
     done = subprocess.run([sys.executable, "-m", "kubectl_runtime", "run", "greeting_operator:main", *arguments],

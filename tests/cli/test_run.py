@@ -189,7 +189,7 @@ def test_what_a_manager_says_otherwise_is_a_contradiction(client: Client, argume
     (["--leader-elect", LEASE, "x", "--leader-elect-renew-deadline", "20s"], "renew_deadline has to be less than"),
     (["--dev", "--kubeconfig", "x"], "--kubeconfig names a cluster, and --dev runs on a server of its own"),
     (["--dev", "--context", "x"], "--context names a cluster"),
-    (["--webhook-service", "a/b=https://127.0.0.1:1"], "--webhook-service is for the server of --dev"),
+    (["--webhook-service", "a/b=https://127.0.0.1:1"], "--webhook-service is for the --dev server"),
 ])
 def test_options_that_do_not_fit_together_are_told(client: Client, arguments: list[str], said: str) -> None:
     with pytest.raises(UsageError) as told:
