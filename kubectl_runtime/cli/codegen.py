@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", metavar="FILE", help="a file or folder with CustomResourceDefinitions; - "
                         "is standard input")
     parser.add_argument("--strict-enums", action="store_true", help="turn string enums into Literals, so that a type "
-                        "checker knows their values; an object with another value then does not decode")
+                        "checker knows their values; an object with another value then fails to decode")
     parser.add_argument("--version", metavar="VERSION", help="the version of the kinds (default: the stored one)")
 
 

@@ -96,7 +96,7 @@ def _announce(metrics: str, manager: Manager) -> None:
         url = f"http://{host or '127.0.0.1'}:{port}"
         print(f"serves {url}/readyz, /healthz{metrics}", flush=True)
         if manager.debug is not None:
-            print(f"what it does at this moment: {url}/debug, or kubectl-runtime top {url}", flush=True)
+            print(f"shows what it does: {url}/debug, or kubectl-runtime top {url}", flush=True)
 
 
 def _line(file: int) -> bytes:

@@ -53,8 +53,8 @@ granted only if the tests make a reconciler use them.
 """
 _UNNAMED = {
     **dict.fromkeys(("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
-                    "WebhookServer(configuration=NAME) says which ones are the operator's"),
-    "customresourcedefinitions": "a Conversion whose versions are classes says which one is the operator's"}
+                    "WebhookServer(configuration=NAME) names the operator's own"),
+    "customresourcedefinitions": "a Conversion whose versions are classes names the operator's own"}
 _LEASE_NAMES = "each replica generates the name of its own Lease; a namespace of its own keeps other Leases out"
 _API = "rbac.authorization.k8s.io"
 
@@ -185,7 +185,8 @@ def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:
     if sharding is not None:
         unnamed.add("leases of its namespace")
     for resource in sorted(unnamed):
-        print(f"warning: all {resource} may be changed: {_UNNAMED.get(resource, _LEASE_NAMES)}", file=sys.stderr)
+        print(f"warning: the operator may change all {resource}: {_UNNAMED.get(resource, _LEASE_NAMES)}",
+              file=sys.stderr)
 
 
 def _refuse(_send: Send) -> Send:

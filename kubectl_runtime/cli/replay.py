@@ -61,7 +61,7 @@ def _told(replayed: Replayed) -> list[str]:
     lines.append(f"{replayed.runs} runs, to {replayed.target}")
     now = None if replayed.error is None else described(replayed.error)
     if replayed.same:
-        lines.append("it ends well, as recorded" if now is None else f"the same exception as recorded: {now}")
+        lines.append("it succeeds, as recorded" if now is None else f"the same exception as recorded: {now}")
     elif replayed.alike:
         lines.append(f"the same class of exception as recorded, with another text: {now}")
         lines.append(f"the recorded exception: {replayed.recorded}")

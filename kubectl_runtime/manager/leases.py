@@ -217,7 +217,7 @@ class LeaderElection:
         if self.namespace is not None:
             checked_label(self.namespace, f"the namespace of Lease {self.name}")
         if self.identity is not None and (not isinstance(self.identity, str) or not self.identity):
-            raise RequestError(f"election {self.name}: identity must be a text or None, not {self.identity!r}")
+            raise RequestError(f"election {self.name}: identity must be a non-empty text, not {self.identity!r}")
         for what, callback, arguments in (("on_started", self.on_started, ()), ("on_stopped", self.on_stopped, ()),
                                           ("on_new_leader", self.on_new_leader, ("identity",))):
             if callback is not None:

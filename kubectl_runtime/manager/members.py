@@ -147,7 +147,7 @@ class Member:
         raise NotImplementedError
 
     def abort(self) -> None:
-        """After `begin_stop`, end running work at once; a runnable cannot be ended so. Does not block."""
+        """After `begin_stop`, end running work at once; a runnable ignores this. Does not block."""
 
     def why_not_ready(self) -> str:
         """Why the member is not ready, as text; empty when it is ready, as a function always is. Does not block."""

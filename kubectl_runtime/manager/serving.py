@@ -47,7 +47,7 @@ class Server(Protocol):
 
 
 def expect_ready(servers: Iterable[Any]) -> None:
-    """Raise Unhealthy if servers are not ready, with their `why_not_ready`. Blocks as `why_not_ready` does."""
+    """Raise Unhealthy with the reasons of all servers that are not ready. Blocks as their `why_not_ready` does."""
     reasons = [reason for server in servers if (reason := getattr(server, "why_not_ready", ""))]
     if reasons:
         raise Unhealthy("; ".join(reasons))

@@ -38,7 +38,7 @@ from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.reconcile.runner import DividedBy
 
 MOST_SHARDS = 256
-"""A limit, because each shard costs its holder a request every `retry` seconds."""
+"""The most shards, because each shard costs its holder a request every `retry` seconds."""
 
 _WORD = 4
 
@@ -272,7 +272,7 @@ class Replicas:
         return self.shards, self.by
 
     def listed(self, sights: Iterable[Sight], at: float) -> Replicas:
-        """Return the replicas after a list. The Leases of other replicas, and of shards of other divisions, count."""
+        """Return the replicas after a list, which counts Leases of other replicas and of other divisions' shards."""
         seen: dict[str, Seen] = {}
         for sight in sights:
             if sight.record.holder == self.identity or (sight.shard is not None and sight.division == self.division):

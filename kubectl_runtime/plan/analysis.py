@@ -371,7 +371,7 @@ class _Report:
         return any(plain.startswith(one) or one.startswith(plain) for one in hidden)
 
     def _problems(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-        """The problems once each, without the content of Secrets."""
+        """Each problem once, without the content of Secrets."""
         return tuple(dict.fromkeys(replace(one, reason=self._hidden.text(one.reason)) for one in problems))
 
     # --- what follows -----------------------------------------------------------------------------------------------
@@ -436,10 +436,10 @@ class _Report:
         touched = {change.ref.resource.full_name: change.ref.kind for change in changes}
         for name, kind in touched.items():
             if name in _NO_CONTROLLER:
-                yield f"what the controller of {kind} objects does then"
+                yield f"what the controller of {kind} objects does afterwards"
         foreign = sorted({kind for name, kind in touched.items() if name in self._observed.custom - self._observed.run})
         if foreign:
-            yield f"what controllers of {', '.join(foreign)} objects do then"
+            yield f"what controllers of {', '.join(foreign)} objects do afterwards"
 
 
 def _s(count: int) -> str:
@@ -466,7 +466,7 @@ def _rollout(identity: Identity, old: Object, new: Object, made: int, gone: int)
         how = "one after the other" if at_once == 1 or gone == 1 else f"up to {at_once} at a time"
         yield f"replaces {gone} Pod{_s(gone)}, {how}"
     elif changed and not made and replicas:
-        yield "its Pods are replaced when its controller gets to it"
+        yield "its Pods are replaced later, by its controller"
     elif made > gone:
         yield f"adds {made - gone} Pod{_s(made - gone)}"
     elif gone > made:

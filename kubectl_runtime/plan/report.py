@@ -151,7 +151,7 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """An object whose run failed or whose future is unknown. `object` names it, `reason` is the reason, `line` the line
+    """An object whose run failed or whose future is unknown. `object` names it, `reason` says why, `line` is the line
     of code, `by` the controller.
 
     >>> print(Problem("ConfigMap default/settings", "KeyError: 'color'", by="configmap"))

@@ -92,7 +92,7 @@ _LOOP = 6
 
 
 class RanEnough(ProcessEnded):
-    """The program has reached the most runs of a plan."""
+    """The program has made as many runs as a plan allows."""
 
 
 class Restless(ProcessEnded):
@@ -298,8 +298,8 @@ class Rehearsal:
                 definition, kept = with_other_versions(definition, live)
                 if kept:
                     self.observed.not_simulated.append(
-                        f"a definition of {name} without {', '.join(kept)}, which no class of the program has "
-                        "(--change with the definition shows one)")
+                        f"a definition of {name} without {', '.join(kept)}, for which the program has no class "
+                        "(give the definition by --change)")
             with undamaged():
                 self.observed.definitions += [Problem(f"{DEFINITIONS.kind} {name}", f"takes away: {loss}")
                                               for loss in losses(live, definition)]

@@ -70,7 +70,7 @@ class Snapshot(StoredSnapshot):
 
         `build(client)` makes the program, as for `kubectl-runtime run`. Its client refuses every request except reads.
         `kinds`: further kinds to read, besides those that the program watches. `namespaces`: read only these
-        namespaces. `redact`: fields whose values are replaced by digests, as `ConfigMap:data`; Secrets are always
+        namespaces. `redact`: fields whose values are replaced by digests, such as `ConfigMap:data`; Secrets are always
         redacted.
 
         A LIST that the server forbids is a gap in the snapshot, whose attribute `kinds` names the missing permission.

@@ -304,7 +304,8 @@ class StoredSnapshot:
         return None if _length(digest) == _length(value) else False
 
     def with_other_digests(self) -> Self:
-        """The same snapshot with other digests. A program that runs on both computes other values only from secrets."""
+        """The same snapshot with other digests. Only values that a program computes from secrets differ between the
+        two."""
         again = Redaction(self.redacted)
         return replace(self, objects=tuple(again.redact(obj) for obj in self.objects), redaction=None)
 

@@ -68,9 +68,9 @@ def _reach(options: argparse.Namespace) -> str:
     who = ("every client is an administrator; --token-auth-file with --authorization-mode RBAC says who may do "
            "what")
     if options.token_auth_file is not None:
-        who = "its tokens pass the network in clear; --tls hides them"
+        who = "its tokens pass the network unencrypted; --tls encrypts them"
     if options.token_auth_file is not None and options.tls:
-        who = "it is made for tests, not for attackers"
+        who = "it is made for tests and not hardened against attacks"
     return f"the server listens at {host}, which other hosts may reach: {who}"
 
 
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         server.start()
     except OSError as error:
-        return _failed(f"{error.strerror or error}; the API server needs it: --port names another one, 0 takes a "
+        return _failed(f"{error.strerror or error}; --port gives the API server another port, and --port 0 takes a "
                        "free one")
     try:
         if options.kubeconfig:

@@ -99,7 +99,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the markers, and begin to record permissions if an option asks for it."""
     config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver, and "
                                        "for cluster where it is embedded")
     config.addinivalue_line("markers", "simulation(seed): the seed of the fixture simulation")

@@ -194,7 +194,7 @@ def _compared(expected: Any, given: Any) -> str:
     if given == expected:
         return ""
     if not isinstance(expected, dict) or not isinstance(given, dict):
-        return f"its body is another {type(given).__name__} than was expected"
+        return f"its body is not the expected {type(expected).__name__}, but a {type(given).__name__}"
     lines = difference("body", expected, given).splitlines()[2:]  # without the two header lines
     return "\n    ".join(["its body differs (- expected, + sent):", *lines])
 
@@ -228,7 +228,7 @@ MOST_SHOWN = 5
 
 
 class UnexpectedRequest(AssertionError):
-    """A call that the test does not expect, or does not expect any more or not yet."""
+    """A call that the test does not expect, no longer expects, or does not expect yet."""
 
 
 class RequestVerifier(BaseAdapter):
@@ -258,7 +258,7 @@ class RequestVerifier(BaseAdapter):
         deletecollection. `name` and `namespace` None match any; `subresource`: as "status" for `apply_status`. Raises
         ValueError for another verb."""
         if verb not in VERBS:
-            raise ValueError(f"no request has the verb {verb!r}: they are {', '.join(VERBS)}")
+            raise ValueError(f"{verb!r} is not a verb of a request; the verbs are {', '.join(VERBS)}")
         resource = api_resource_of(kind)
         by_name = None if verb in ("list", "watch", "create", "deletecollection") and not subresource else name
         if name is not None and by_name is None:

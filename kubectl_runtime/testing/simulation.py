@@ -163,8 +163,8 @@ class SimulatedServers:
 T = TypeVar("T")
 
 JUMP = 10.0
-"""The most seconds that time moves at once. Idle watches are then polled, since a stall or timeout of a simulated
-connection sends no notification."""
+"""The most seconds that time moves at once. Idle watches are polled after each move, since a stall or timeout of a
+simulated connection sends no notification."""
 
 PATIENCE = 3
 """How many times in a row all actors must find nothing to do before time moves."""

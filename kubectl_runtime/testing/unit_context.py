@@ -4,8 +4,8 @@
     assert reconciler.reconcile(obj, ctx) == Action.requeue(300)
     assert ctx.events == [Recorded("BackupFailed", "no space left", warning=True)]
 
-It is the library's own `Context`, with stores that hold the given objects and a recorder that keeps events. Without a
-client every request is refused. For requests, pass the client of a `RequestVerifier` or an `ApiServer`.
+The context is the library's own `Context`, with stores that hold the given objects and a recorder that keeps events.
+Without a client every request is refused. For requests, pass the client of a `RequestVerifier` or an `ApiServer`.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
     stored = list(stored)
     strange = [each for each in (obj, *stored) if not isinstance(each, Resource) or not each.name]
     if strange or attempt < 1:
-        raise RequestError("a context is for objects of resource classes that have a name, and an attempt from 1 on: "
-                           f"got {strange[0] if strange else attempt!r}")
+        raise RequestError("context_for needs named objects of resource classes, and an attempt of at least 1, not "
+                           f"{strange[0] if strange else attempt!r}")
     client = copy.copy(RequestVerifier().client if client is None else client)
     client.write_defaults = replace(client.write_defaults, field_manager=NAME)  # as in a controller's run
     clock, rng = client.clock, random.Random(seed)

@@ -219,7 +219,7 @@ def _failed(guard: Guard, error: BaseException, request: AdmissionRequest[Any] |
 def _check_passed(returned: Any) -> None:
     """Raise TypeError for any returned value: a False or a coroutine may be meant as a refusal."""
     if returned is not None:
-        _wrong(f"validate returned {returned!r:.40}; it returns None to let the request pass, and raises Denied to "
+        _wrong(f"validate returned {returned!r:.40}; it must return None to let the request pass, or raise Denied to "
                "refuse it")
 
 
@@ -234,9 +234,9 @@ def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[d
                         request)
         return []
     if not isinstance(changed, Resource):
-        _wrong(f"mutate returned {type(changed).__name__}; it returns the changed object, or None")
+        _wrong(f"mutate returned {type(changed).__name__}; it must return the changed object, or None")
     if changed.record is None:
-        _wrong("mutate returned an object that was made here, which lacks what the server knows of it: change "
+        _wrong("mutate returned a newly made object, which lacks the fields that the server has set: change "
                "request.object, and return that")
     if request.operation not in WITH_CONTENT:
         _wrong(f"mutate returned an object, and a {request.operation} has none that could be changed")
@@ -286,8 +286,8 @@ def _envelope(body: bytes, group: str, kind: str) -> _Envelope:
     except DECODE_FAILURES as error:
         raise BadReview(f"the body is not a {kind}: {problem_of(error)[1]}") from None
     if found.kind != kind or found.api_version.rpartition("/")[0] != group:
-        raise BadReview(f"this is {found.kind or 'something'} of {found.api_version or 'no version'}, and a {kind} of "
-                        f"{group}/{VERSIONS[0]} is answered here")
+        raise BadReview(f"this is {found.kind or 'something'} of {found.api_version or 'no version'}, not a {kind} of "
+                        f"{group}/{VERSIONS[0]}")
     _check_version(found.api_version, group, kind)
     uid = found.request.uid if found.request is not None else ""
     if not isinstance(uid, str) or not uid:
@@ -307,8 +307,8 @@ def _broken(envelope: _Envelope, error: DecodeError) -> AdmissionReview:
 
 
 LIMIT = 7 << 20
-"""The most bytes of an AdmissionReview, as in controller-runtime: it holds the object and the old object, each of up to
-the 3 MiB that the API server itself reads."""
+"""The most bytes of an AdmissionReview, as in controller-runtime: it holds the object and the old object, each of at
+most 3 MiB, the limit of the API server itself."""
 CONVERSION_LIMIT = 64 << 20
 """The most bytes of a ConversionReview, which holds all objects of a list that a client reads in another version."""
 
@@ -341,7 +341,7 @@ class Application:
                 self._add(mount, partial(conversion_answer, handler, guard=Guard(mount, log)), CONVERSION_LIMIT)
             else:
                 given = f"the class {handler.__name__}: make an object" if isinstance(handler, type) else repr(handler)
-                raise RequestError(f"{mount}: an Admission or a Conversion is served, not {given}")
+                raise RequestError(f"{mount}: the handler must be an Admission or a Conversion, not {given}")
 
     def _add(self, path: str, answer: Answer, limit: int) -> None:
         if path in self._routes:
@@ -403,12 +403,12 @@ class Application:
             return self.answer(path, b"")
         method, content_type = environ["REQUEST_METHOD"], environ.get("CONTENT_TYPE") or ""
         if method != "POST":
-            return _status(405, f"a review is sent to {path} by POST, not {method}")
+            return _status(405, f"a review must be sent to {path} by POST, not {method}")
         if content_type.partition(";")[0].strip().lower() != "application/json":
             return _status(415, f"contentType={content_type}, expected application/json")
         said = environ.get("CONTENT_LENGTH") or ""
         if not (said.isascii() and said.isdigit()):
-            return _status(411, "a review comes with its Content-Length")
+            return _status(411, "a review must have a Content-Length")
         length = int(said[:19])
         if length > found[1] or len(said) > 18:
             return _too_large(found[1])

@@ -122,7 +122,7 @@ def configurations(app: Application | Mapping[str, Admission[Any] | Converts], n
     for two webhooks of the same name.
     """
     if not name:
-        raise RequestError("a configuration has a name: configurations(app, 'quota', Target.service('shop/quota'))")
+        raise RequestError("a configuration needs a name: configurations(app, 'quota', Target.service('shop/quota'))")
     checked_subdomain(name, "the name of a configuration")
     handlers = app.handlers if isinstance(app, Application) else dict(app)
     metadata = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
@@ -319,7 +319,7 @@ class CaBundles:
             self._running.append(running)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to it."""
+        """Whether `thread` belongs to one of the controllers that watch the objects."""
         return any(running.owns(thread) for running in self._running)
 
     def renewed(self) -> None:
@@ -341,7 +341,7 @@ class CaBundles:
                 lacking = [place for place, config in caller.places() if self._is_ours(config)
                            and not set(wanted) <= set(certificates_in(_decoded(config)))]
                 if lacking:
-                    return f"{running.store.resource.kind} {caller.name} does not hold the authority of this server yet"
+                    return f"{running.store.resource.kind} {caller.name} does not hold the CA of this server yet"
         return ""
 
     def stop(self, timeout: float) -> None:
@@ -361,7 +361,7 @@ class CaBundles:
             return Action.await_change()
         try:
             if self._write(api, obj, self._kept):
-                log.info("%s %s holds the authority of this webhook server", api.resource.kind, obj.name)
+                log.info("%s %s holds the CA of this webhook server", api.resource.kind, obj.name)
             self._refused.pop((api.resource.plural, obj.name), None)
         except ApiError as error:
             if error.is_not_found:
@@ -369,7 +369,7 @@ class CaBundles:
             place = api.resource.plural, obj.name
             if error.is_forbidden and obj.name not in self._own.get(place[0], (obj.name,)):
                 if place not in self._refused:
-                    log.warning("%s %s names this webhook server and does not get its authority: %s", api.resource.kind,
+                    log.warning("%s %s names this webhook server, but does not get its CA: %s", api.resource.kind,
                                 obj.name, error)
                     self._refused[place] = None
                 return Action.await_change()
@@ -393,7 +393,7 @@ class CaBundles:
         try:
             self._write(api, caller, self._without_ours, timeout=timeout)
         except KubeError as error:
-            log.debug("%s %s keeps the authority of this webhook server: %s", resource.kind, caller.name, error)
+            log.debug("%s %s keeps the CA of this webhook server: %s", resource.kind, caller.name, error)
 
     def _write(self, api: Any, caller: Caller, change: Callable[[bytes], bytes], timeout: float | None = None) -> bool:
         """Returns whether it wrote. Raises ApiError, also for a conflict, which means that the object has changed."""

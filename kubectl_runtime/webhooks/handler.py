@@ -150,7 +150,7 @@ def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> Web
 def _check(said: str, options: WebhookOptions) -> None:
     rules = [rule for rule in options.rules if isinstance(rule, Rule)]
     if len(rules) != len(options.rules):
-        raise TypeError(f"{said}: rules= are Rule(groups=..., versions=..., resources=...)")
+        raise TypeError(f"{said}: rules= must contain Rule(groups=..., versions=..., resources=...)")
     for operation in (*options.operations, *(one for rule in rules for one in rule.operations or ())):
         if operation not in (*OPERATIONS, "*"):
             raise TypeError(f"{said}: {operation!r} is not an operation{did_you_mean(str(operation), OPERATIONS)}; "
@@ -163,7 +163,7 @@ def _check(said: str, options: WebhookOptions) -> None:
         raise TypeError(f"{said}: timeout={options.timeout!r} is not between 1 and 30 whole seconds")
     conditions: Any = options.match_conditions
     if not isinstance(conditions, Mapping):
-        raise TypeError(f"{said}: match_conditions= are CEL expressions by their names: {{'no-system-users': "
+        raise TypeError(f"{said}: match_conditions= must map names to CEL expressions: {{'no-system-users': "
                         "\"!request.userInfo.username.startsWith('system:')\"}")
     for name, text in conditions.items():
         if not isinstance(text, str) or not text.strip() or not isinstance(name, str) or not _CONDITION.fullmatch(name):
@@ -280,7 +280,7 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def namespace(self) -> str | None:
-        """The object's namespace; None for one of a cluster-scoped kind."""
+        """The object's namespace; None for a cluster-scoped object."""
         return self.review.namespace or None
 
     @property
@@ -371,7 +371,7 @@ def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVers
 
 def _text(what: str, given: Any) -> str:
     if not isinstance(given, str):
-        raise RequestError(f"{what} is a text, not {type(given).__name__}")
+        raise RequestError(f"{what} must be a text, not {type(given).__name__}")
     return given
 
 
@@ -421,13 +421,13 @@ class Denied(KubeError):
                  causes: Mapping[str, str] | Iterable[HasCause] = ()) -> None:
         """`code`: the HTTP status of the response, from 400 to 599. `causes`: error messages by field path
         (`spec.replicas`), or the result of `CustomResource.violations`; clients get them in `details.causes`. Raises
-        RequestError for another code, and for a reason or causes that are no texts."""
+        RequestError for another code, and for a reason or causes that are not texts."""
         super().__init__(reason)
         given: Any = reason
         if not isinstance(given, str):
-            raise RequestError(f"the reason of a refusal is a text, not {type(given).__name__}")
+            raise RequestError(f"the reason of a refusal must be a text, not {type(given).__name__}")
         if not isinstance(code, int) or not 400 <= code <= 599:
-            raise RequestError(f"a refusal has a status from 400 to 599, not {code!r}")
+            raise RequestError(f"the status of a refusal must be from 400 to 599, not {code!r}")
         self.reason = reason
         self.code = code
         self.causes = tuple(_cause(cause) for cause in (causes.items() if isinstance(causes, Mapping) else causes))

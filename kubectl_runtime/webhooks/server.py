@@ -239,7 +239,7 @@ class WebhookSetup:
                 self._lacking[named] = why = f"{named[0]} {named[1]} {why}"
         if why:
             if why != before:
-                log.warning("%s; it is applied again", why)
+                log.warning("%s; applying it again", why)
             self._news.set()
 
     def _difference(self, manifest: Object, found: Object) -> str:

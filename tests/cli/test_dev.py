@@ -95,7 +95,7 @@ def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source
         program.until("--- the operator has ended with status 2; it restarts when a source changes ---")
         source.write_text(OPERATOR)
         program.until("installed greetings.example.com: kubectl get greetings.example.com --all-namespaces")
-        page = program.until("what it does at this moment: http://127.0.0.1:").split()[-1]
+        page = program.until("shows what it does: http://127.0.0.1:").split()[-1]
         with Client(Config.from_kubeconfig(kubeconfig(source))) as client:
             greetings = Api.default_namespaced(client, GREETINGS)
             uid = greetings.create(ADA).uid

@@ -182,9 +182,9 @@ def by_name(documents: list[dict[str, Any]]) -> list[tuple[str, list[str] | None
     ("named", [(None, [*WATCHED, "create"]), (["shop"], ["get", "patch"])],
      [(None, WATCHED), (["boxes.example.com"], ["get", "patch"])], []),
     ("converting", [(None, [*WATCHED, "patch"])], [(None, WATCHED), (["boxes.example.com"], ["patch"])],
-     ["all validatingwebhookconfigurations may be changed: WebhookServer(configuration=NAME)"]),
+     ["the operator may change all validatingwebhookconfigurations: WebhookServer(configuration=NAME)"]),
     ("hooks", [(None, [*WATCHED, "create"]), (["shop"], ["get", "patch"])], [(None, ["get", *WATCHED, "patch"])],
-     ["all customresourcedefinitions may be changed: a Conversion whose versions are classes"])])
+     ["the operator may change all customresourcedefinitions: a Conversion whose versions are classes"])])
 def test_changes_are_granted_by_name_or_a_warning_says_why_not(
         program: str, hooks: Any, definitions: Any, warned: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rbac", f"rbac_program:{program}", "--name", "op"]) == 0
@@ -199,7 +199,7 @@ def test_changes_are_granted_by_name_or_a_warning_says_why_not(
 
 def test_leases_whose_names_are_made_up_later_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rbac", "rbac_program:sharded", "--name", "op"]) == 0
-    assert "warning: all leases of its namespace may be changed" in capsys.readouterr().err
+    assert "warning: the operator may change all leases of its namespace" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [

@@ -47,14 +47,14 @@ def test_a_port_in_use_is_told(capsys, monkeypatch):
         port = server.url.rpartition(":")[2]
         assert main(["--port", port]) == 1
     assert capsys.readouterr().err == (
-        f"error: cannot listen at 127.0.0.1:{port}: Address already in use; the API server needs it: --port names "
-        "another one, 0 takes a free one\n")
+        f"error: cannot listen at 127.0.0.1:{port}: Address already in use; --port gives the API server another port, "
+        "and --port 0 takes a free one\n")
 
 
 @pytest.mark.parametrize(("arguments", "warned"), [
     ([], None), (["--bind-address", "127.0.0.2"], None), (["--bind-address", "localhost"], None),
     (["--bind-address", "0.0.0.0"], "0.0.0.0, which other hosts may reach: every client is an administrator"),
-    (["--bind-address", "0.0.0.0", "--token-auth-file", "tokens.csv"], "its tokens pass the network in clear"),
+    (["--bind-address", "0.0.0.0", "--token-auth-file", "tokens.csv"], "its tokens pass the network unencrypted"),
     (["--bind-address", "0.0.0.0", "--token-auth-file", "tokens.csv", "--tls"], "it is made for tests")])
 def test_a_server_that_other_hosts_may_reach_says_so(arguments, warned, tmp_path, capsys, monkeypatch):
     class Ended:

@@ -95,7 +95,7 @@ def test_the_order_counts_if_the_test_says_so():
 @pytest.mark.parametrize(("change", "told"), [
     (lambda expected: expected.query(fieldManager="other"), "fieldManager=other was expected"),
     (lambda expected: expected.body(a_map(k="other")), r"(?s)its body differs.*-  k: other\n.*\+  k: v"),
-    (lambda expected: expected.body([{"op": "add"}]), "another dict than was expected"),
+    (lambda expected: expected.body([{"op": "add"}]), "not the expected list, but a dict"),
     (lambda expected: expected.body(lambda body: body["data"] == {}), "the test's function does not accept its body"),
     (lambda expected: expected.body(_complains), "no such key")])
 def test_what_differs_is_told(change, told):

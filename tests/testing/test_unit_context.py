@@ -78,5 +78,5 @@ def test_a_test_can_stop_the_run():
 @pytest.mark.parametrize(("obj", "more"), [
     (ConfigMap(), {}), (a_map(), {"attempt": 0}), ({"metadata": {"name": "a"}}, {}), (a_map(), {"stored": [None]})])
 def test_what_makes_no_context_is_refused(obj, more):
-    with pytest.raises(RequestError, match="a context is for"):
+    with pytest.raises(RequestError, match="context_for needs"):
         context_for(obj, **more)

@@ -157,7 +157,7 @@ def test_the_rights_that_it_names_are_enough_and_others_objects_stay_theirs(
                 assert bundles(admin, "foreign") == [[]]
                 with pytest.raises(ApiError, match="forbidden"):
                     Api.all(limited, ValidatingWebhookConfiguration).patch("foreign", Patch.merge({}))
-    told = [text for text in caplog.messages if "foreign" in text and "does not get its authority" in text]
+    told = [text for text in caplog.messages if "foreign" in text and "does not get its CA" in text]
     assert len(told) == 1
 
 
@@ -303,7 +303,7 @@ def test_what_others_take_out_of_the_configurations_is_put_back(client: Client, 
     if "authority" not in what:  # that is put back by the part that keeps authorities
         [told, *_] = [record for record in caplog.records if record.levelno == logging.WARNING]
         assert NAMES[kind] in told.getMessage()
-        assert "it is applied again" in told.getMessage()
+        assert "applying it again" in told.getMessage()
         assert "is correct again" in caplog.text
 
 

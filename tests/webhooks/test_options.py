@@ -124,11 +124,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"operations": ("PATCH",)}, "'PATCH' is not an operation"), ({"operations": ("create",)}, "did you mean 'CREATE'"),
     ({"name": "quota"}, "three parts"), ({"name": "Quota.shop.example.com"}, "three parts"),
     ({"timeout": 31}, "between 1 and 30"), ({"timeout": 0.5}, "between 1 and 30"), ({"timeout": 1.5}, "whole seconds"),
-    ({"match_conditions": "true"}, "CEL expressions by their names"),
+    ({"match_conditions": "true"}, "must map names to CEL expressions"),
     ({"match_conditions": {"": "true"}}, "not a name"),
     ({"match_conditions": {"a b": "true"}}, "not a name"), ({"match_conditions": {"a": " "}}, "not a name"),
     ({"namespace_selector": "a b"}, "class Full"), ({"object_selector": 5}, "not a label selector"),
-    ({"object_selector": "size > 3"}, "cannot express"), ({"rules": ("pods",)}, "rules= are Rule"),
+    ({"object_selector": "size > 3"}, "cannot express"), ({"rules": ("pods",)}, "rules= must contain Rule"),
     ({"rules": (Rule(operations=("GET",)),)}, "'GET' is not an operation"), ({"reinvocation": True}, "one of Never")]
 
 
@@ -146,7 +146,7 @@ def test_a_rule_takes_several() -> None:
 def test_two_webhooks_of_one_name_are_refused() -> None:
     with pytest.raises(RequestError, match=r"two webhooks of the ValidatingWebhookConfiguration are called quota"):
         configurations({"/a": Quota(), "/b": Quota()}, "shop", TARGET)
-    with pytest.raises(RequestError, match="has a name"):
+    with pytest.raises(RequestError, match="needs a name"):
         configurations({"/a": Quota()}, "", TARGET)
 
 

@@ -259,14 +259,14 @@ def check(build: Any, story: Any, faults: Collection[Any]) -> None:
     """Raise RequestError for arguments that cannot be played."""
     for what, function in (("build", build), ("story", story)):
         if not callable(function):
-            raise RequestError(f"{what} is a function (client), not {function!r}")
+            raise RequestError(f"{what} must be a function that takes a client, not {function!r}")
         if inspect.iscoroutinefunction(function):
             raise RequestError(f"{what}, {name_of(function)}, is async: write def, not async def")
         if (wrong := misfit(function, ("client",))) is not None:
             raise RequestError(f"{what}, {name_of(function)}, {wrong}")
     wrong_faults = [fault for fault in faults if not isinstance(fault, Fault)]
     if wrong_faults:
-        raise RequestError(f"faults are {', '.join(fault.name for fault in Fault)}, not {wrong_faults[0]!r}")
+        raise RequestError(f"faults must be among {', '.join(fault.name for fault in Fault)}, not {wrong_faults[0]!r}")
 
 
 def _check_there(point: Point, plain: Ended) -> None:
@@ -275,7 +275,7 @@ def _check_there(point: Point, plain: Ended) -> None:
     count = plain.story_writes if of_story else plain.writes
     who = "the story makes" if of_story else "the controllers make"
     if point.number > count or (point.way == "missed" and point.number not in plain.pairs):
-        raise ValueError(f"there is no {point} in this story: undisturbed {who} {count} writes"
+        raise ValueError(f"there is no {point} in this story: in the undisturbed run {who} {count} writes"
                          + (", and watches can only miss a write that another follows at once, with no read in between"
                             if point.way == "missed" else ""))
 

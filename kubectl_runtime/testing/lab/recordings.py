@@ -1,11 +1,11 @@
 """`Recording` reads what a controller with `record=` wrote (the lines are described in runtime/recording.py), and
 `Journal` keeps the writes of one run.
 
-FILE is read together with FILE.1 if both belong to one process and follow each other. A torn last line is ignored;
+FILE is read together with FILE.1 if one process wrote both and FILE continues FILE.1. A torn last line is ignored;
 other unreadable lines, and lines that the recorder lost, are counted in `gaps`.
 
 A write is a request that changes stored state. Reads, dry runs, reviews, Events and Leases are not writes, since they
-are no part of a controller's result.
+are not part of a controller's result.
 """
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.known: dict[str, tuple[Identity, str]] = {}
-        """By uid: every object that existed, and its generateName."""
+        """Every object that existed and its generateName, by uid."""
         self._current: Entry | None = None
 
     @contextmanager

@@ -127,13 +127,14 @@ class ScriptedTransport(BaseAdapter):
         self._run, self._calls, self._last, self.in_run = run, deque(run.calls), None, True
 
     def end(self) -> None:
-        """End the run; recorded calls that it did not make are departures."""
+        """End the run; recorded calls that the run did not make are departures."""
         run, self._run, self.in_run = self._run, None, False
         for position in self._calls:
             self._depart(run, f"did not {_words(self._recording.lines[position])}, which was recorded")
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Return the recorded answer. Raises requests.ConnectionError for a call that was not answered."""
+        """Return the recorded answer. Raises requests.ConnectionError for a call that got no answer in the
+        recording."""
         parts = urlsplit(request.url or "")
         if self.in_run:
             return self._call(request, parts.path, parts.query)
@@ -252,8 +253,8 @@ URL = "http://recording.invalid"
 @dataclass(frozen=True)
 class Replayed:
     """The result of `replay`. `runs`: the number of runs played; `target`: the last of them, as text; `recorded` and
-    `error`: how it failed then and now, or None; `departures`: the points at which the program did something that was
-    not recorded."""
+    `error`: how the target failed in the recording and in the replay, or None; `departures`: the points at which the
+    program did something that was not recorded."""
 
     runs: int
     target: str

@@ -224,7 +224,7 @@ def test_what_cannot_be_played_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="same objects twice"):
         perturb(buggy.right, lambda client: buggy.sites(client).create(buggy.Site(name=next(names),
                                                                                  spec=buggy.SiteSpec())))
-    with pytest.raises(RequestError, match="faults are CRASH"):
+    with pytest.raises(RequestError, match="faults must be among CRASH"):
         perturb(buggy.right, story, faults={wrong})
     with pytest.raises(RequestError, match="story"):
         perturb(buggy.right, None)  # type: ignore[arg-type]
@@ -234,7 +234,7 @@ def test_what_cannot_be_played_is_refused_in_words() -> None:
         perturb(lambda client: Controller(Api.all(client, buggy.Site)), story)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="not a point such as"):
         perturb(buggy.right, story, only="crash-3")
-    with pytest.raises(ValueError, match="no crash-after-99 in this story: undisturbed the controllers make 3 writes"):
+    with pytest.raises(ValueError, match=r"no crash-after-99 in this story: .* the controllers make 3 writes"):
         perturb(buggy.right, story, only="crash-after-99")
     with pytest.raises(ValueError, match="that another follows at once"):
         perturb(buggy.right, story, only="missed-1")
