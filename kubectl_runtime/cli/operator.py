@@ -1,8 +1,10 @@
 """The process of an operator: runs the Manager that MODULE:NAME and the options describe, until a signal.
 
-The order is: set up logs, so that output at import is visible; import the module and call `prepare` (with --dev it
-installs the CRDs); call the function with the client; wrap a controller in a Manager and check the options against the
-Manager's own; run until a signal, a failure, or the loss of the Lease.
+1. Set up logs, so that output at import is visible.
+2. Import the module and call `prepare`, which installs the CRDs with --dev.
+3. Call the function with the client.
+4. Wrap a controller in a Manager, and check the options against the Manager's own.
+5. Run until a signal, a failure, or the loss of the Lease.
 """
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     running.add_argument("--until", type=duration, metavar="DURATION", help="how long the operator runs, in simulated "
                          "time, such as 1h (default: until nothing has changed for 10m, at most 1h)")
     running.add_argument("--outside", type=place, metavar="MODULE:NAME", help="a function without arguments that "
-                         "replaces what the operator reaches besides the cluster, which is refused otherwise; it may "
+                         "replaces what the operator reaches besides the cluster (refused otherwise); it may "
                          "return a context manager")
     running.add_argument("-o", "--output", choices=["text", "json"], default="text", help="(default: text)")
     running.add_argument("--html", type=Path, metavar="FILE", help="also write the plan as one HTML page")

@@ -188,8 +188,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                              "kubeconfig for kubectl, and restart the program whenever its source changes")
     parser.add_argument("--webhook-service", type=_service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
-                        help="with --dev: the address of a Service that a webhook configuration names, such as the "
-                             "program's own WebhookServer; may be repeated")
+                        help="with --dev: the address of a Service that a webhook configuration names, such as that of "
+                             "the program's own WebhookServer; may be repeated")
     parser.add_argument("--load", action="append", default=[], metavar="FILE",
                         help="with --dev: manifests, a file or a folder, to load before the program runs, such as "
                              "third-party CRDs that it watches; may be repeated")

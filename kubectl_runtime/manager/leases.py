@@ -174,7 +174,7 @@ class LeaderElection:
     """Elects one of several processes as the leader: `LeaderElection("my-operator")`. Durations are seconds or
     `timedelta`.
 
-    - `name` of the Lease, in `namespace` (default: the client's own, which in a cluster is the Pod's).
+    - `name`, `namespace`: those of the Lease (default namespace: the client's own, which in a cluster is the Pod's).
     - `identity`: the holder name of this process; default: the host's name and a random part. Identities that you
       choose must differ between replicas: a process that finds its own name in the Lease believes that it holds the
       Lease.

@@ -234,9 +234,9 @@ class RunningManager(Lifecycle):
     def stop(self, timeout: Duration | None = None) -> list[StillRunning]:
         """Stop the manager; returns the threads that still run after `timeout` seconds (default: its `grace`).
 
-        Blocks until everything has ended or the time is over. Later calls return the same. Called from a thread that
-        the stop waits for (a run, a runnable, a callback of the election, a check, a webhook), it only begins the stop,
-        since a thread cannot wait for itself. Does nothing in the child of a fork.
+        Blocks until everything has ended or the time is over. Later calls return the same list. Called from a thread
+        that the stop waits for (a run, a runnable, a callback of the election, a check, a webhook), it only begins the
+        stop, since a thread cannot wait for itself. Does nothing in the child of a fork.
         """
         return self.still_running if self._stop(self._grace if timeout is None else seconds(timeout)) else []
 

@@ -93,7 +93,7 @@ class Target:
 
     @classmethod
     def url(cls, text: str) -> Target:
-        """`https://HOST:PORT`, with a path in front of the application's paths if there is one. Raises RequestError."""
+        """`https://HOST:PORT`, optionally with a path that precedes the application's paths. Raises RequestError."""
         try:
             parts = urllib.parse.urlsplit(text)
             right = parts.scheme == "https" and parts.hostname and parts.port != 0 and not (

@@ -290,8 +290,8 @@ class AdmissionRequest(Generic[K]):
 
     def warn(self, text: str) -> None:
         """Show `text` to the user who sent the request, with the response. Keep it below 120 characters; the server
-        shows 4096 of all warnings together. Line breaks become spaces, because the server would drop a text with line
-        breaks. Raises RequestError for anything but a text."""
+        shows at most 4096 characters of all warnings together. Line breaks become spaces, because the server would drop
+        a text with line breaks. Raises RequestError for anything but a text."""
         said = _BREAKS.sub(" ", _text("a warning", text)).strip()
         if said and said not in self._warnings:
             self._warnings.append(said)
@@ -344,7 +344,7 @@ _identity = decoder_of(_Identity)
 
 
 def _kind_in(content: bytes) -> GroupVersionKind | None:
-    """The kind in the content; None if it has no kind or cannot be decoded, which its class then reports."""
+    """The kind in the content; None if it has no kind or cannot be decoded. The class that decodes it reports this."""
     try:
         found = _identity(content)
     except DECODE_FAILURES:

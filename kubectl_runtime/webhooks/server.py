@@ -1,9 +1,9 @@
 """`WebhookServer`: serves a WSGI application over HTTPS to API servers.
 
     app = webhooks.application({"/quota": Quota()})
-    WebhookServer(app, ":9443", certificates="/certs").start()                           files, followed
+    WebhookServer(app, ":9443", certificates="/certs").start()                           files, read again when changed
     WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     its own CA
-    manager.add_server(WebhookServer(...))                                               before and after all else
+    manager.add_server(WebhookServer(...))                                               starts first, stops last
 
 When the server starts, it listens. With a client, it also applies the configurations and writes its CA, in threads of
 its own. It is ready when every object that names it holds the CA; without a client, it is ready at once. When it stops,
