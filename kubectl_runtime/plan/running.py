@@ -110,9 +110,9 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     `build(client)` makes the program, as for `kubectl-runtime run`. Its client reaches a simulated copy of the cluster
     and nothing else. `change`: manifests (paths, texts, dicts, resources) that are applied before the program starts.
     `until`: how many simulated seconds (or a timedelta) the program runs. None: until nothing has changed for ten
-    minutes, but for an hour at most. `outside`: a function without arguments that replaces what the program reaches
-    besides the cluster; a context manager that it returns stays open during the plan. `seed` decides the order of all
-    simulated events.
+    minutes, at most an hour. `outside`: a function without arguments that replaces what the program reaches besides the
+    cluster; a context manager that it returns stays open during the plan. `seed` decides the order of all simulated
+    events.
 
     If a change may be computed from redacted values, such as a hash of a Secret, the program runs once more on other
     digests: values that then differ are reported as unknown.

@@ -29,8 +29,8 @@ def test_durations_may_be_timedeltas() -> None:
     ({"retry": float("nan")}, r"retry has to be positive, not nan"),
     ({"lease": float("inf")}, r"lease has to be positive, not inf"),
     ({"retry": "2"}, r"retry has to be positive, not '2'"),
-    ({"lease": 15.5}, r"whole seconds, which lease=15.5 is not"),
-    ({"identity": ""}, r"identity is ''"),
+    ({"lease": 15.5}, r"lease must be a whole number of seconds, not 15.5"),
+    ({"identity": ""}, r"identity must be a non-empty text"),
 ])
 def test_times_that_do_not_fit_together_are_refused(arguments: dict[str, object], said: str) -> None:
     with pytest.raises(RequestError, match=said):

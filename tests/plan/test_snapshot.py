@@ -341,7 +341,8 @@ def test_the_fixture_reads_it(running: Snapshot, tmp_path: Path, kube_snapshot: 
 
 
 @pytest.mark.parametrize(("content", "why"), [
-    (b'{"format": 99}', "version 99 of the format"), (b"{}", "version None"), (b"nonsense", "holds no snapshot"),
+    (b'{"format": 99}', "version 99 of the snapshot format"), (b"{}", "version None"),
+    (b"nonsense", "holds no snapshot"),
     (b'{"format": 1, "objects": 3}', "damaged"), (b"\x1f\x8bnonsense", "holds no snapshot"), (b"", "no snapshot"),
     (b'[1]', "no snapshot")])
 def test_another_format_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
