@@ -26,8 +26,8 @@ The replica itself:
 *May take* means: this replica takes part, its own Lease is valid, and a list that began after its own Lease was written
 has returned no replica with another division. Of two replicas with different divisions, the later sees the earlier, so
 they never work at the same time. Within one division the shard's Lease alone ensures that only one replica works for a
-shard, whatever the lists have shown. Where objects are divided by ranges, the list must have begun `retry` after the
-own Lease was written, so that replicas that start together see each other first.
+shard, whatever the lists have shown. Where objects are divided by ranges (by namespace or uid), the list must have
+begun `retry` after the own Lease was written, so that replicas that start together see each other first.
 
 A dead replica is noticed within `lease + retry`, through its own Lease and those of its shards. The quotas of all
 replicas add up to all shards, so each shard has a holder within `lease + retry` after a replica died, and within

@@ -231,7 +231,7 @@ class Rehearsal:
                                   for kind, count in unserved.items()]
 
     def _drop(self, is_foreign: Callable[[ReadKind, Version], bool]) -> None:
-        """Remove objects that the server made by itself, such as its first Node, of the kinds that were read."""
+        """Remove objects of the kinds that were read if the server made them by itself, such as its first Node."""
         cluster = self.server.core.cluster
         with cluster.locked():
             rv, buckets = cluster.storage.dump()

@@ -43,9 +43,10 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
     """Return the result of `ask` as soon as `until` accepts it; without `until`, as soon as it is true.
 
     Blocks for at most `timeout` seconds on `clock`, and calls `ask` at least twice, in this thread, at intervals of
-    `every` seconds. Raises AssertionError, which shows the last result or exception (its cause), and other exceptions
-    of `ask` and `until` as the module describes. A simulated clock that does not advance by itself must be moved by
-    another thread. In a simulation of controllers use `Simulation.eventually`, which lets the controllers work.
+    `every` seconds. Raises AssertionError, which shows the last result or the last exception (its `__cause__`). Other
+    exceptions of `ask` and `until` are raised as the module describes. A simulated clock that does not advance by
+    itself must be moved by another thread. In a simulation of controllers use `Simulation.eventually`, which lets the
+    controllers work.
     """
     probe = Probe(ask, until)
     for given in (timeout, every):

@@ -1,7 +1,7 @@
 """`Cluster`, the value of the fixture ``cluster``: the embedded server, or a real cluster, for the same tests.
 
-A test has a namespace of its own, in which Pods can be created at once. It must name cluster-scoped objects (CRDs,
-cluster roles) with `unique` and delete them, since a real cluster keeps them.
+A test has a namespace of its own, in which Pods can be created at once. The test must name cluster-scoped objects
+(CRDs, cluster roles) with `unique` and delete them, since a real cluster keeps them.
 """
 
 from __future__ import annotations

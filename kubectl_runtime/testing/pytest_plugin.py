@@ -158,7 +158,7 @@ def _arguments(config: pytest.Config) -> dict[str, Any]:
 
 
 def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServer]:
-    """Run a server until the generator ends, with `arguments` and the arguments and manifests of the options."""
+    """Run a server with the manifests and arguments of the options, and with `arguments`, until the generator ends."""
     from kubectl_runtime.apiserver.server import ApiServer
 
     with ApiServer(**{**_arguments(config), **arguments}) as server:

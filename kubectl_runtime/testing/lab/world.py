@@ -157,7 +157,7 @@ SETTLE = 60.0
 REST = 330.0
 """Seconds after the story, long enough for a five-minute resync and a restart of each watch."""
 LATE = 10.0
-"""Seconds by which watches are late, and after which a late write arrives at the latest."""
+"""Seconds by which watches are late. A late write arrives no later than this many seconds after the restart."""
 JUMP = 120.0
 """The most seconds that time moves at once; it may be long, since no connection here stalls on the clock."""
 MOST_REQUESTS = 50_000
