@@ -2,16 +2,18 @@
 
 - `api`: the verbs of one kind, the `Client`, discovery.
 - `streaming`: websockets, logs, exec, port-forward.
-- `server`: what is known about the server.
+- `server`: what the server offers: its kinds, its version, its warnings.
 - `wire`: everything that needs requests and urllib3; imported at the first call.
-- `http`: base URL, retry, authentication, headers, proxies, TLS, lines.
+- `http`: base URL, retry, authentication, headers, rate limit, TLS, sockets.
 - `config`: the server's address, the trusted CAs, and the credentials with their renewal.
 
-Each folder imports only the folders below it.
+Each folder imports only folders that are below it in this list.
 
-Left out on purpose: the kubelet's own port (logs and exec through the API server reach every node, with RBAC and audit,
-while a node's own port needs other credentials and often cannot be reached), and Client.get and Client.list (an `Api`
-is as short, and checks the scope).
+Left out on purpose:
+
+- the kubelet's own port: logs and exec through the API server reach every node, with RBAC and audit, while this port
+  needs other credentials and often cannot be reached
+- Client.get and Client.list: an `Api` is as short, and checks the scope
 """
 from kubectl_runtime.facade import door
 

@@ -1,14 +1,14 @@
 """What an API server offers: discovery documents and their kinds, its version, its warnings.
 
 - `aggregated`, `versions_in` and `of_version` decode discovery documents; they are pure functions that raise
-  DecodeError for any other document. In an aggregated document each group is decoded alone: a group that fails is
-  reported as a problem, and the other groups are kept. A subresource that is listed without its kind is left out, as by
-  client-go.
+  DecodeError for any other document. In an aggregated document each group is decoded on its own: a group that fails is
+  reported as a problem, and the other groups are kept. A subresource that is listed without its kind is left out, as
+  client-go does.
 - `ServedKind` and `ApiGroup` are the results. The first version of a group is the preferred one. The most stable
   version of a kind is the first by priority (v1 before v1beta1), whatever the server prefers.
 - `explained` decides what a 404 or 405 means: the object does not exist, or the kind lacks the subresource or the verb.
-  The answer does not distinguish these, so discovery is consulted in this case only.
-- `Refusals` remembers for an hour what a server does not support, so that it is not tried each time.
+  The answer does not distinguish these causes, so discovery is consulted, in this case only.
+- `Refusals` remembers for an hour which features a server has refused, so that they are not tried each time.
 - `ServerWarnings` logs the `Warning` headers of answers, each text once per client.
 """
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ApiGroup(msgspec.Struct, frozen=True):
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The versions that have kinds, the preferred one first."""
+        """The versions that have kinds, the preferred version first."""
         return tuple(dict.fromkeys(kind.resource.version for kind in self.kinds))
 
     @property
@@ -95,7 +95,7 @@ class ApiGroup(msgspec.Struct, frozen=True):
         return self.versioned_resources(self.preferred_version)
 
     def recommended_kind(self, kind: str) -> ServedKind | None:
-        """`kind` in the server's most preferred version that has it."""
+        """`kind` in the server's preferred version among those that have this kind; None if no version has it."""
         return next((served for served in self.kinds if served.resource.kind == kind), None)
 
     def resources_by_stability(self) -> tuple[ServedKind, ...]:
@@ -109,7 +109,7 @@ class ApiGroup(msgspec.Struct, frozen=True):
 
 
 def groups_of(kinds: tuple[ServedKind, ...]) -> tuple[ApiGroup, ...]:
-    """The groups of these kinds, in their order."""
+    """The groups of these kinds, in the order in which they first appear."""
     found: dict[str, list[ServedKind]] = {}
     for kind in kinds:
         found.setdefault(kind.resource.group, []).append(kind)
@@ -200,7 +200,7 @@ class _Listing(msgspec.Struct):
 
 
 def aggregated(body: bytes) -> tuple[list[ServedKind], Mapping[str, str]] | None:
-    """The kinds in an aggregated document, and the problem of each group that failed; None for another document.
+    """The kinds in an aggregated document, and the problem of each group that failed; None for any other document.
     Raises DecodeError for a body that is not a JSON object."""
     document = _decoded(body, _Aggregated)
     if document.kind != "APIGroupDiscoveryList":
@@ -211,12 +211,12 @@ def aggregated(body: bytes) -> tuple[list[ServedKind], Mapping[str, str]] | None
         try:
             group = _decoded(item, _Group, f"$.items[{index}]")
         except DecodeError as error:
-            problems[_group_name(item) or f"the group at $.items[{index}]"] = f"it is left out for now: {error.problem}"
+            problems[_group_name(item) or f"the group at $.items[{index}]"] = f"skipped for now: {error.problem}"
             continue
         name = (group.metadata.name if group.metadata is not None else None) or ""
         for version in group.versions or ():
             if version.freshness == "Stale":  # the API server cannot reach the server behind this version
-                problems[f"{name}/{version.version}"] = "its server does not answer; this is what it served before"
+                problems[f"{name}/{version.version}"] = "its server does not answer; using its earlier kinds"
             found += _kinds(name, version)
     return found, problems
 
@@ -245,14 +245,14 @@ def versions_in(body: bytes) -> list[str]:
         return [version for group in document.groups or () for version in group.in_order()]
     if document.versions is not msgspec.UNSET:
         return document.in_order()
-    raise DecodeError(None, "$", "no document of discovery: it has neither items nor groups nor versions")
+    raise DecodeError(None, "$", "not a discovery document: it has neither items nor groups nor versions")
 
 
 def of_version(body: bytes, api_version: str) -> list[ServedKind]:
     """The kinds of one group version. Raises DecodeError."""
     document = _decoded(body, _Listing)
     if document.resources is msgspec.UNSET:
-        raise DecodeError(None, "$.resources", "no document of discovery: it has no resources")
+        raise DecodeError(None, "$.resources", "not a discovery document: it has no resources")
     group, version = split_api_version(api_version)
     entries = document.resources or []
     subresources: dict[str, list[str]] = {}
@@ -276,7 +276,7 @@ def _decoded(body: bytes | msgspec.Raw, kind: type[Any], at: str = "$") -> Any:
 
 
 class ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
-    """The answer of `/version`: `major`, `minor` and `git_version`, as text; empty if the answer lacks them."""
+    """The answer to `/version`: `major`, `minor` and `git_version`, as text; empty if the answer lacks them."""
 
     major: str = ""
     minor: str = ""
@@ -296,11 +296,11 @@ log = guarded_logger(__name__)
 
 
 def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, error: ApiError) -> ApiError:
-    """The error to raise for `error`, the answer to `request`: a KindNotServedError if it is a 404 because the kind
-    lacks the subresource, an error that names the kind's verbs if the request's verb is not among them, otherwise
-    `error` itself.
+    """The error to raise in place of `error`, which answered `request`: a KindNotServedError for a 404 if the kind
+    lacks the subresource, an error that names the kind's verbs if the kind lacks the request's verb, otherwise `error`
+    itself.
 
-    `discover` returns the served kinds (`Discovery.kinds`); this blocks until then. If it fails, `error` is returned.
+    `discover` returns the served kinds (`Discovery.kinds`) and may block. If `discover` fails, `error` is returned.
     """
     resource = request.resource
     if resource is None or not _may_be_explained(request, resource, error):
@@ -320,9 +320,9 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
 
 
 def _may_be_explained(request: Request, resource: ApiResource, error: ApiError) -> bool:
-    """Whether discovery may know more than the error. The list in a namespace has a path for every kind, so a 404 means
-    that the kind does not exist. For a kind that can only be created, such as Binding, there are no paths for objects
-    and for all namespaces."""
+    """Whether discovery may explain the error better. A list in a namespace has a path for every served kind, so a 404
+    means that the kind is not served. A kind that can only be created, such as Binding, has no paths for single objects
+    and for all namespaces, so a 404 for such a path proves nothing."""
     if request.subresource is not None:
         return error.code == HTTPStatus.NOT_FOUND and not isinstance(error, KindNotServedError)
     return error.code == HTTPStatus.METHOD_NOT_ALLOWED or (isinstance(error, KindNotServedError) and not (
@@ -345,12 +345,12 @@ def _without_the_verb(request: Request, kind: ServedKind, error: ApiError) -> Ap
 
 
 REMEMBERED_SECONDS = 3600.0
-"""Seconds: long enough to cost nothing, short enough to notice an upgrade of the server."""
+"""Seconds for which a refusal is remembered: long enough to save requests, short enough to notice a server upgrade."""
 
 
 class Refusals:
-    """The features that the server has refused recently, so that they are not tried again for an hour. One for each
-    client. Safe to use from any thread; all times are of one clock."""
+    """The features that the server has refused recently, so that they are not tried again for an hour. Each client has
+    one. Safe to use from any thread; all times must come from one clock."""
 
     def __init__(self) -> None:
         self._until: dict[Hashable, float] = {}
@@ -376,8 +376,8 @@ class ServerWarnings:
         self._told: set[str] = set()
 
     def tell(self, header: str, operation: str) -> None:
-        """Log those warnings in `header`, from the answer to `operation`, that were not logged before. After a thousand
-        different texts, which bounds the memory, one last line says that further warnings are not shown."""
+        """Log the warnings in `header`, from the answer to `operation`, that were not logged before. To bound the
+        memory, only a thousand different texts are logged; one last line says that further warnings are not shown."""
         for text in re.findall(_WARNING, header):
             with self._lock:
                 number = len(self._told)

@@ -4,16 +4,17 @@
 - `Api.namespaced(client, Pod, "default")`: one namespace
 - `Api.default_namespaced(client, Pod)`: the namespace of the client's configuration
 - `Api.namespaces(client, Pod, ["a", "b"])`: several namespaces, for controllers (see `Namespaces`)
-- `Api.namespaces(client, Pod, like="team-*")`: the matching namespaces at each moment (see `SelectedNamespaces`)
+- `Api.namespaces(client, Pod, like="team-*")`: the namespaces that currently match (see `SelectedNamespaces`)
 
-Options are keywords, or one prepared value (`params`), not both.
+Pass options either as keywords or as one prepared value (`params`), not as both.
 
 `Namespaces`, made by `Api.namespaces`, is one kind in several namespaces: a controller opens one watch per namespace
 and keeps all objects in one store. For verbs use an `Api.namespaced`, or `Api.all` if the permissions cover all
 namespaces.
 
-`KindVerbs` has the verbs of single kinds: restart of workloads, cordon of Nodes, tokens of ServiceAccounts, approval of
-CertificateSigningRequests. They block and raise like the other verbs; for any other kind they raise RequestError.
+`KindVerbs` has the verbs that only some kinds have: restart of workloads, cordon of Nodes, tokens of ServiceAccounts,
+approval of CertificateSigningRequests. These verbs block and raise like the other verbs, and raise RequestError for a
+kind that lacks them.
 """
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ _SHORTEST = 600
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountToken:
-    """A token of a ServiceAccount; `expiration` is when it ends. The repr does not show the token.
+    """A token of a ServiceAccount; `expiration` is the time at which it expires. The repr does not show the token.
 
     >>> from kubectl_runtime.resources import ServiceAccount
     >>> Api.namespaced(client, ServiceAccount, "default").create(ServiceAccount(name="robot")).name
@@ -92,8 +93,8 @@ class ServiceAccountToken:
 
 
 class KindVerbs(PodVerbs[K]):
-    """The verbs of `Api` that only some kinds have: of Deployments, Nodes, ServiceAccounts, CertificateSigningRequests.
-    Each blocks for its calls, and raises like `Api.get` and `Api.patch` do."""
+    """The verbs of `Api` that only some kinds have: workloads, Nodes, ServiceAccounts, CertificateSigningRequests. Each
+    verb blocks until its calls are answered, and raises like `Api.get` and `Api.patch`."""
 
     __slots__ = ()
 
@@ -130,11 +131,11 @@ class KindVerbs(PodVerbs[K]):
         self._only("create_token", _ACCOUNT)
         operation = self.place.words("create", name, "token")
         if isinstance(audiences, str):
-            raise RequestError(f"{operation}: audiences={audiences!r}: a list is expected")
+            raise RequestError(f"{operation}: audiences must be a list, not {audiences!r}")
         spec: dict[str, Any] = {"audiences": list(audiences)}
         if expiration is not None:
             if seconds(expiration) < _SHORTEST:
-                raise RequestError(f"{operation}: expiration={expiration}: tokens last {_SHORTEST} s at least")
+                raise RequestError(f"{operation}: expiration must be at least {_SHORTEST} s, not {expiration}")
             spec["expirationSeconds"] = int(seconds(expiration))
         if bound_object is not None:
             spec["boundObjectRef"] = {"apiVersion": bound_object.resource.api_version, "kind": bound_object.kind,
@@ -173,8 +174,8 @@ class KindVerbs(PodVerbs[K]):
         """Approve a CertificateSigningRequest, so that its signer signs it. `reason` is one word, `message` is for
         people.
 
-        It makes two calls, each limited by `timeout`. Raises ApiError when the request is already denied
-        (`is_invalid`), and when another client changed it between the two calls (`is_conflict`).
+        The method makes two calls, each limited by `timeout`. Raises ApiError when the CertificateSigningRequest is
+        already denied (`is_invalid`), and when another client changed it between the two calls (`is_conflict`).
         """
         return self._judged(name, "Approved", reason, message, PostParams(field_manager=field_manager, dry_run=dry_run),
                             timeout)
@@ -276,12 +277,13 @@ class Api(ListVerbs[K], KindVerbs[K]):
     The kind is a resource class, which types the results, or an `ApiResource`, which gives `DynamicObject`s. Writes
     take a dict, a resource object or a model of the official client; instead of a name you can pass the object itself.
 
-    Create one with `Api.all` and its siblings. An Api holds no state: use it from any thread. Each verb blocks for one
-    call, at most `timeout` (seconds or a timedelta, retries included; by default the client's, 60 s). It raises
-    RequestError for arguments that cannot work, ApiError for an error from the server, TransportError when no answer
-    came (UnexpectedAnswer for a web page), OutcomeUnknownError for a write that was sent and not answered, and
-    AuthError without credentials. Reads, reviews, dry runs, applies, and deletes with a uid precondition are sent again
-    when their answer is lost; other writes are not. No verb waits for a state: use `await_condition` for that.
+    Create an Api with `Api.all`, `Api.namespaced` and the like. It holds no state: use it from any thread. Each verb
+    blocks for one call, at most for `timeout` (seconds or a timedelta, retries included; by default the client's
+    timeout, 60 s). Verbs raise RequestError for arguments that cannot work, ApiError for an error from the server,
+    TransportError when no answer came (UnexpectedAnswer for a web page), OutcomeUnknownError for a write that was sent
+    and not answered, and AuthError when credentials cannot be obtained. Reads, reviews, dry runs, applies, and deletes
+    with a uid precondition are sent again when their answer is lost; other writes are not. No verb waits for a state:
+    use `await_condition` for that.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.get("settings").data
@@ -353,11 +355,12 @@ class Api(ListVerbs[K], KindVerbs[K]):
                    like: str | None = None, labels: LabelSelection | None = None) -> Any:
         """The Api of `kind` in several namespaces, for a controller. No request is made.
 
-        With a list of names each namespace has its own watch, and all share one store. With a `NamespaceSet`,
-        `like="team-*"` (`*` and `?`) or `labels` of the namespaces, the selection follows the cluster: one watch of the
-        whole cluster keeps only objects of selected namespaces; without permission for that watch, each selected
-        namespace has its own, at most 100. Raises RequestError for a cluster-scoped kind, for no selection or more than
-        one, for a text in place of a list, and for a malformed pattern or selector.
+        With a list of names, each namespace has its own watch, and all watches share one store. With a `NamespaceSet`,
+        a pattern (`like="team-*"`, with `*` and `?`) or `labels` of the namespaces, the selection may change at any
+        time: one watch of the whole cluster keeps only the objects of selected namespaces. Without permission for that
+        watch, each selected namespace has its own watch, at most 100. Raises RequestError for a cluster-scoped kind,
+        for no selection, for names combined with `like` or `labels`, for a text in place of a list, and for a malformed
+        pattern or selector.
         """
         if namespaces is not None and (like is not None or labels is not None):
             raise RequestError("namespaces are chosen by names or by like= and labels=, not by both")
@@ -367,7 +370,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
             return SelectedNamespaces(_api(client, kind, None), NamespaceSelection.of(like, labels))
         names = () if isinstance(namespaces, str | None) else tuple(dict.fromkeys(namespaces))
         if not names:
-            raise RequestError(f"the namespaces of an Api are a list of at least one name, not {namespaces!r}")
+            raise RequestError(f"the namespaces of an Api must be a list of at least one name, not {namespaces!r}")
         return Namespaces(tuple(_api(client, kind, name or "") for name in names))
 
     def with_metadata_only(self) -> Api[PartialObjectMeta]:
@@ -396,21 +399,21 @@ class Api(ListVerbs[K], KindVerbs[K]):
             raise
 
     def entry(self, name: Named, *, timeout: Duration | None = None) -> Entry[K]:
-        """An `Entry` for the object `name`, which may not exist yet: `api.entry("a").or_insert(make)`. One get."""
+        """An `Entry` for the object `name`, which may not exist: `api.entry("a").or_insert(make)`. Sends one get."""
         return Entry(self, object_name(self.place, name), self.get_opt(name, timeout=timeout))
 
     def watch(self, params: WatchParams | None = None, resource_version: str | None = None,
               stop: StopToken | None = None, *, label_selector: LabelSelection | None = None,
               field_selector: FieldSelection | None = None, bookmarks: bool | None = None,
               send_initial_events: bool = False, timeout: Duration | None = None) -> Generator[WatchEvent[K]]:
-        """Iterate over the events of one watch request, which is sent when the first event is requested. To go on after
-        it ends use `watcher`.
+        """Iterate over the events of one watch request, which is sent when the first event is read. To keep watching
+        after the request has ended, use `watcher`.
 
-        `event.obj` is None for an ERROR (usually 410: list again) and for a BOOKMARK, which `params` must request.
-        `resource_version`: where to begin, usually the version of a list. None begins with an ADDED for each object.
-        The iteration ends with the connection (after 290 s, or as `params` say), when `stop` is set, and after
-        `timeout` seconds, which the server counts in whole seconds; opening the watch may take as long again.
-        Raises RequestTimeout for a dead connection.
+        `event.obj` is None for an ERROR (usually 410: list again) and for a BOOKMARK, which is sent only if `bookmarks`
+        or `params` requests it. `resource_version`: where to begin, usually the version of a list. None begins with an
+        ADDED for each object. The iteration ends when the connection ends (after 290 s, unless `params` sets another
+        time), when `stop` is set, and after `timeout` seconds. The server counts `timeout` in whole seconds; opening
+        the watch may take as long again. Raises RequestTimeout for a dead connection.
         """
         params = chosen_of_said(params, WatchParams, {
             "label_selector": label_selector, "field_selector": field_selector, "bookmarks": bookmarks,
@@ -434,8 +437,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
     def open_watch(self, params: WatchParams | None = None, resource_version: str | None = None,
                    stop: StopToken | None = None, *, timeout: Duration | None = None) -> WatchStream:
-        """Open a watch like `watch`, but block until it is open. The result yields batches of records, which watchers
-        read.
+        """Open a watch like `watch`, but block until the watch is open. The result yields batches of `RecordEvent`s;
+        watchers use it.
 
         A failure is not retried: watchers have their own backoff.
         """
@@ -454,7 +457,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
     def create(self, body: Body[K], params: PostParams | None = None, *, field_manager: str | None = None,
                field_validation: FieldValidation | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
-        """Create an object; the result has what the server added. Raises ApiError (`is_already_exists`)."""
+        """Create an object; returns it as the server stored it. Raises ApiError (`is_already_exists`) if it exists."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)
         return self._ask(build.create(self.place, body, params), timeout)
@@ -480,12 +483,12 @@ class Api(ListVerbs[K], KindVerbs[K]):
               field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
               timeout: Duration | None = None) -> K:
         """Server-side apply of the fields in `body`; creates the object if it does not exist. Raises ApiError
-        (`is_conflict`) when another manager owns one of the fields; with `force` this call takes them over.
+        (`is_conflict`) when another manager owns one of the fields; with `force` this call takes over such fields.
 
         For a typed object that this program created, fields equal to their class's default are left out, at any depth;
-        `defaults` sends them, and so owns them. A dict is sent as it is. Fields that the server sets are always left
-        out, uid and resourceVersion included: an apply sets fields, whatever the version. `replace` and patches accept
-        a resourceVersion.
+        with `defaults` they are sent, and so owned. A dict is sent as it is. Fields that the server sets are always
+        left out, even uid and resourceVersion, because an apply does not depend on the object's version. Use `replace`
+        or a patch to require a resourceVersion.
         """
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
@@ -495,11 +498,11 @@ class Api(ListVerbs[K], KindVerbs[K]):
                propagation_policy: Propagation | None = None, grace_period_seconds: int | None = None,
                preconditions: Preconditions | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K | Status:
-        """Delete an object. Returns the object while it waits for finalizers or its grace period, and a Status when it
-        is gone (for some kinds the server returns the object even then).
+        """Delete an object. Returns the object if it still waits for finalizers or its grace period, and a Status if it
+        is gone (for some kinds the server returns the object even when it is gone).
 
-        With `preconditions=Preconditions(uid=obj.uid)` only the object with this uid is deleted. Then a lost answer
-        does no harm: the call is sent again, and succeeds if the object is gone by then.
+        With `preconditions=Preconditions(uid=obj.uid)` only the object with this uid is deleted. A lost answer does no
+        harm with this precondition: the call is sent again, and succeeds if the object is gone by then.
         """
         params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
                                     preconditions=preconditions, grace_period_seconds=grace_period_seconds,

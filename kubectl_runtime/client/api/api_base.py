@@ -1,7 +1,8 @@
-"""`ApiBase`: the common parts of all verbs of an `Api`: sending a request, decoding the answer, and lists.
+"""`ApiBase`, which all verbs of an `Api` share: it sends requests, decodes answers and reads lists.
 
-Every verb sends its request through `_answered`, the only place that reports a write: before it is sent, and after it
-was answered. The request itself knows whether it is a write (`is_read`), so no verb can forget to report one.
+Every verb sends its request through `_answered`, the only place that reports writes. A write is reported before it is
+sent and after it was answered. The request itself knows whether it is a write (`is_read`), so no verb can forget to
+report one.
 
 A form turns the bytes of an answer into records: `WholeForm` keeps whole objects, `MetadataForm` marks objects from a
 metadata-only request as partial, and `core.objects.partial.FieldsForm` keeps only declared fields.
@@ -10,7 +11,7 @@ A list is read page by page until a page has no continue token (`remainingItemCo
 answers 410 to a token, the list starts again: the first time in pages, then in one piece. Objects that were already
 returned are skipped. A token that the server repeats raises DecodeError, because the list would never end.
 
-Nothing here holds state beyond its arguments: it is safe to use from any thread.
+Nothing in this module holds state beyond its arguments, so all of it is safe to use from any thread.
 """
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Form(Protocol):
         """The record of one object's JSON. Raises DecodeError when the JSON does not identify an object."""
 
     def decode_event(self, line: bytes, /) -> tuple[str, Carried]:
-        """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
+        """The event type and the content of a watch line. Raises DecodeError for anything but an event."""
 
     def decode_list(self, page: bytes, /) -> tuple[ListMeta, list[Record]]:
         """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
@@ -80,7 +81,7 @@ class MetadataForm:
         return _partial(self._whole.decode_object(raw))
 
     def decode_event(self, line: bytes) -> tuple[str, Carried]:
-        """The type of a watch line, and its content. Raises DecodeError for anything but an event."""
+        """The event type and the content of a watch line. Raises DecodeError for anything but an event."""
         kind, carried = self._whole.decode_event(line)
         return kind, _partial(carried) if isinstance(carried, Record) else carried
 
@@ -133,8 +134,8 @@ class ApiBase(Generic[K]):
         return self.place.namespace
 
     def _write_params(self, given: P | None, kind: type[P], **keywords: Any) -> P:
-        """The options of a write: those of `chosen`, completed by the options of the client and of the controller's
-        run."""
+        """The options of a write: the caller's options (see `chosen`), completed by the options of the client and of
+        the controller's run."""
         scope = current_scope()
         return self.client.write_defaults.completed(chosen(given, kind, **keywords),
                                                     None if scope is None else scope.field_manager)
@@ -219,7 +220,7 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
         case Record():
             yield Write(answer.ref, request.verb, answer.resource_version, answer.uid, answer, request.subresource,
                         sent, manager)
-        case (ListMeta(), list() as records):  # as they were before; the answer does not say whether they are gone
+        case (ListMeta(), list() as records):  # as before the delete; they may not be gone yet
             for record in records:
                 yield Write(record.ref, request.verb, uid=record.uid)
         case Status():
@@ -231,8 +232,8 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
 
 
 def _identity(answer: object) -> tuple[str, str]:
-    """The uid and resourceVersion in an answer that is not the object itself; a Scale has the uid and resourceVersion
-    of its object."""
+    """The uid and resourceVersion in an answer that is not the object itself. A Scale has the uid and resourceVersion
+    of the object that it scales."""
     plain = answer.to_dict() if isinstance(answer, Resource) else answer
     metadata = plain.get("metadata") if isinstance(plain, dict) else None
     found = metadata if isinstance(metadata, dict) else {}
@@ -240,7 +241,7 @@ def _identity(answer: object) -> tuple[str, str]:
 
 
 def accepted(body: bytes) -> None:
-    """Check an answer whose content is not used. Raises DecodeError if it is not a JSON object."""
+    """Check an answer whose content is not used. Raises DecodeError if the answer is not a JSON object."""
     try:
         decoded(body or b"{}", dict)
     except DECODE_FAILURES as error:
@@ -248,7 +249,7 @@ def accepted(body: bytes) -> None:
 
 
 def gone(body: bytes) -> Status | None:
-    """The Status in the answer to a delete when the object is gone."""
+    """The Status in the answer to a delete, if the object is gone; None if the answer is the object."""
     return decode_status(body) if body else Status(status="Success")
 
 
@@ -262,8 +263,8 @@ Page = tuple[ListMeta, list[Record]]
 
 
 class TokenTrail(msgspec.Struct, frozen=True):
-    """Detects continue tokens that repeat (Brent's algorithm). It remembers one token, and replaces it whenever the
-    number of received tokens has doubled. A cycle of n tokens is noticed within 3n tokens."""
+    """Detects continue tokens that repeat (Brent's algorithm). It remembers one token, and replaces this token whenever
+    the number of received tokens has doubled. A cycle of n tokens is noticed within 3n tokens."""
 
     mark: str = ""
     steps: int = 0
@@ -305,7 +306,7 @@ class ObjectList(Generic[K]):
 
 
 class ListVerbs(ApiBase[K]):
-    """The verbs of `Api` that read many objects. Options are keywords, or one prepared `ListParams`, not both."""
+    """The verbs of `Api` that read many objects. Pass options either as keywords or as one prepared `ListParams`."""
 
     __slots__ = ()
 
@@ -313,7 +314,7 @@ class ListVerbs(ApiBase[K]):
              field_selector: FieldSelection | None = None, limit: int | None = None,
              continue_token: str | None = None, resource_version: str | None = None,
              resource_version_match: VersionMatch | None = None, timeout: Duration | None = None) -> ObjectList[K]:
-        """Read all objects in one answer. With a `limit` it reads only one page: `pages` and `list_all` read all pages.
+        """Read all objects in one answer, or one page if there is a `limit`; `pages` and `list_all` read all pages.
 
         A selector is text, a mapping, or a `Selector`: `label_selector={"app": "web"}`.
         """
@@ -381,7 +382,7 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
         if seen is not None:
             records = [record for record in records if record.uid not in seen]
         handed_out.update(record.uid for record in records)
-        if records or seen is None:  # a page of objects that all came before the restart is no page
+        if records or seen is None:  # skip a page whose objects all came before the restart
             yield meta, records
         token = meta.continue_token
         if not token:

@@ -2,16 +2,16 @@
 
 - A client starts no threads. Calls block at most until their deadline (60 s, unless the Config or the call sets
   another).
-- After `close` calls raise TransportError, open streams end, and calls that wait for a retry give up.
-- After a fork the child opens its own connections at its first call, and does not use those of the parent.
-- Creating a client does not import requests and urllib3; the first call does, which takes about 0.15 s of CPU time. A
-  program that only prints its help never pays this. If a process with a client forks children (gunicorn --preload,
-  multiprocessing), each child needs this time and holds its own copy, unless the parent makes one call (for example
-  `client.server_version()`) or imports requests before it forks.
+- After `close`, new calls raise TransportError, open streams end, and calls that wait for a retry give up.
+- After a fork the child opens its own connections at its first call, and does not use the parent's connections.
+- Creating a client does not import requests and urllib3. The first call imports them, which takes about 0.15 s of CPU
+  time, so that a program that only prints its help is not slowed down. If a process with a client forks children
+  (gunicorn --preload, multiprocessing), each child spends this time and holds its own copy of the modules, unless the
+  parent makes one call (for example `client.server_version()`) or imports requests before it forks.
 
 `Carriers` holds the connections of a client in this process, and is the only importer of client/wire, which needs
 requests and urllib3. `Shared` holds objects that all users of one client share; the client does not know their types.
-`WriteObservers` and `OwnWrites` are about this process's own writes and how its reads show them.
+`WriteObservers` reports this process's own writes; `OwnWrites` decides how this process's reads show them.
 """
 from __future__ import annotations
 
@@ -75,33 +75,33 @@ class _WithoutWait(EnumType):
 
 
 class OwnWrites(Enum, metaclass=_WithoutWait):
-    """How stores treat this process's own writes until the watch shows them.
+    """How stores treat this process's own writes until the watch delivers them.
 
     >>> own = Client(Config(cluster_url=server.url), own_writes=OwnWrites.OFF)
     >>> own.close()
     """
 
     OVERLAY = "overlay"
-    """Reads show the object from the answer to the write."""
+    """Until the watch delivers the write, reads show the object from the write's answer."""
     OFF = "off"
-    """Reads show only what the watch has shown, even if it is older than the write."""
+    """Reads show only what the watch has delivered, even if that is older than the write."""
 
     @classmethod
     def checked(cls, value: object) -> OwnWrites:
         """`value`, if it is an OwnWrites. Raises RequestError for anything else."""
         if isinstance(value, cls):
             return value
-        raise RequestError(f"own_writes is one of {', '.join(map(str, cls))}, not {value!r}")
+        raise RequestError(f"own_writes must be one of {', '.join(map(str, cls))}, not {value!r}")
 
 
 class Write(msgspec.Struct, frozen=True):
     """One write that the server answered. `verb`: create, replace, patch, apply, delete or deletecollection (one Write
     for each object); `subresource`: `status`, …
 
-    `record` is the object in the answer. It is None for a subresource of another kind (scale), for a delete that was
-    answered with a Status (the object is gone), and for objects of a collection, which may still exist.
-    `resource_version` and `uid` come from the answer and may be empty. `sent` is the request body: the object or patch.
-    `manager` is the field manager in the request; it may be empty.
+    `record` is the object in the answer. It is None for a subresource that is an object of another kind (scale), for a
+    delete that was answered with a Status (the object is gone), and for objects of a deleted collection, which may
+    still exist. `resource_version` and `uid` come from the answer and may be empty. `sent` is the request body: the
+    object or patch. `manager` is the field manager in the request; it may be empty.
     """
 
     ref: ObjectRef
@@ -121,8 +121,8 @@ WriteObserver = Callable[[Write], None]
 
 
 class Exchanged(msgspec.Struct, frozen=True):
-    """One finished call, after its retries: the `status` and `body` of the answer, errors included, or the `error` when
-    no answer came. The body of a stream is empty."""
+    """One finished call, after its retries: the `status` and `body` of the answer (also of an error), or, when no
+    answer came, the `error`. The body of a stream is empty."""
 
     request: Request
     status: int = 0
@@ -173,12 +173,13 @@ class WriteObservers(Observers[Write]):
     def __init__(self) -> None:
         super().__init__()
         self.begun: Observers[ObjectRef | None] = Observers()
-        """Observers that are called right before a write is sent, in its thread, with the object (None for a new one).
-        They can note the state that the write changes; once it is answered, a watch may already show the change."""
+        """Observers that are called right before a write is sent, in its thread, with the object (None for a new
+        object). This is the moment to note the state before the write: once the write is answered, a watch may already
+        have delivered the change."""
 
 
 SPARE_CONNECTIONS = 4
-"""Pooled connections in addition to one per worker: for lists of watches, leases, health checks."""
+"""Pooled connections in addition to one per worker: for the lists that watches make, leases, health checks."""
 
 
 def connections_for(workers: int) -> int:
@@ -191,7 +192,7 @@ def connections_for(workers: int) -> int:
 
 
 class _Present(msgspec.Struct, frozen=True):
-    """Replaced whole."""
+    """The TLS settings of this process, and its carrier once a call has needed one. Always replaced as a whole."""
 
     process: int
     certificate: ClientCertificate | None
@@ -200,7 +201,7 @@ class _Present(msgspec.Struct, frozen=True):
 
 
 class Carriers:
-    """The connections of one client and of those derived from it. Safe to use from any thread."""
+    """The connections of one client and of the clients derived from it. Safe to use from any thread."""
 
     def __init__(self, config: Config, *, session: requests.Session | None, through_session: bool, connections: int,
                  clock: Clock) -> None:
@@ -211,7 +212,7 @@ class Carriers:
         self.closing = StopToken(clock=clock)
         """Set when the client is closed; the child of a fork gets a new token."""
         given = session is not None or through_session
-        if given:  # then requests is imported already, as the caller needed it to make a session
+        if given:  # requests is imported already, since the caller needed it to make a session
             with unforked():
                 from kubectl_runtime.client.wire.carrier import rules_with
 
@@ -261,7 +262,7 @@ class Carriers:
         return RequestsCarrier(self.rules, tls, self._clock)
 
     def opened(self, response: Response, operation: str, stops: Iterable[StopToken]) -> ByteStream:
-        """The body of an open answer, which may also come from a layer."""
+        """The body of an open answer, which a layer may have replaced."""
         with unforked():
             from kubectl_runtime.client.wire.streams import ByteStream
 
@@ -296,8 +297,8 @@ class Carriers:
 
 
 class Shared:
-    """The objects that all Apis of a client share: one object of each class. Safe to use from any thread. It is empty
-    in the child of a fork, since the threads of the parent do not run there."""
+    """The objects that all Apis of a client share: one object of each class. Safe to use from any thread. The child of
+    a fork begins without these objects, since their threads do not run there."""
 
     def __init__(self) -> None:
         self.renew()
@@ -341,28 +342,28 @@ class Client:
         - `session`: your own requests.Session, whose adapters, proxies and TLS settings are used.
         - `retry`: which failures are retried (default: `RetryPolicy()`).
         - `rate_limit`: the highest rate of calls (default: no limit).
-        - `layers`: your middleware. A list of layers is called for each attempt, in the order of the list, right
-          before the request is sent. To put layers anywhere else pass a function from `Stack` to `Stack`.
-        - `workers`: how many threads call at the same time; a Controller raises it.
+        - `layers`: your middleware. A list of layers is called for each attempt, in the order of the list, right before
+          the request is sent. To put layers anywhere else, pass a function from `Stack` to `Stack`.
+        - `workers`: how many threads call at the same time; a Controller raises the number for its own threads.
         - `observer`: is notified of attempts, retries, writes and credentials, and of this client's controllers.
-        - `own_writes`: what stores show after a write, until the watch shows it; see `OwnWrites`. A Controller may have
-          its own value.
+        - `own_writes`: what stores return after a write until the watch delivers it; see `OwnWrites`. A Controller may
+          have its own value.
         - `field_manager`, `field_validation`: the defaults for every write. In a controller's run the controller's name
-          is the field manager. `dry_run`: every write is a dry run, Events included; an election then raises
-          RequestError. These apply to the verbs of `Api`: `request` sends its request unchanged.
+          is the field manager. `dry_run`: every write is a dry run, Events included, and an election raises
+          RequestError. These three apply to the verbs of `Api`; `request` sends its request unchanged.
         - `use_session_send`: send through `Session.send`, so that mocks of it work. `clock`: for tests.
 
-        For arguments that cannot work, raises ConfigError, AuthError, or RequestError (headers, `own_writes`,
-        `workers`, the options of writes); raises TypeError for an observer that is not an Observer.
+        Raises ConfigError or AuthError for arguments that cannot work, RequestError if these are headers, `own_writes`,
+        `workers` or the options of writes, and TypeError for an observer that is not an Observer.
         """
         if not isinstance(config, Config):
             raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
                               "Client(Config(cluster_url=...)) or Client.try_default()")
         self.clock = clock
         self.observer = extensible(observer)
-        """Never raises, whatever the given observer does."""
+        """The given observer, in a form that never raises."""
         self.reachability = Reachability()
-        """Whether the server is reachable; all watches of the client wait for it together."""
+        """Whether the server is reachable; shared by all watches of the client, which take turns during an outage."""
         self.refusals = Refusals()
         """Features that the server has refused."""
         self.own_writes = OwnWrites.checked(own_writes)
@@ -410,7 +411,8 @@ class Client:
 
     @property
     def fences(self) -> tuple[Fence, ...]:
-        """The fences that its controllers' runs obey, shared by all related clients. For internal use."""
+        """The fences for the runs of this client's controllers, which also hold for related clients. For internal
+        use."""
         return tuple(layer for _, layer in self._layers.entries if isinstance(layer, Fence))
 
     @property
@@ -427,19 +429,19 @@ class Client:
     def answer(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> Answer:
         """Send one request and return its answer.
 
-        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. When `stop` is set,
-        retries end, and so does the wait for the answer to a GET. Raises ApiError for an answer that is an error,
-        TransportError (RequestTimeout) when no answer came, OutcomeUnknownError for a write that the server may have
-        carried out although no whole answer came, and AuthError.
+        `deadline`: a point on the client's clock; by default the Config's `timeout` from now. Setting `stop` ends the
+        retries, and the wait for the answer to a GET. Raises ApiError for an answer that is an error, TransportError
+        (RequestTimeout) when no answer came, OutcomeUnknownError for a write that the server may have carried out
+        although no whole answer came, and AuthError.
         """
         return self._answer(self._call(request, deadline, stop))
 
     def stream(self, request: Request, *, stop: StopToken | None = None, read_timeout: float | None = None,
                deadline: float | None = None) -> ByteStream:
-        """Open a stream: a watch, a followed log. Blocks until the head of the answer is there; raises like `request`.
+        """Open a stream: a watch, a followed log. Blocks until the answer's head has arrived; raises like `request`.
 
         `read_timeout`: the longest silence in seconds (None: no limit). `stop` and `close` end the stream. `deadline`
-        applies to its opening.
+        applies only to opening it.
         """
         call = self._call(request, deadline, stop)
         call.streaming, call.read_timeout = True, read_timeout
@@ -449,10 +451,11 @@ class Client:
 
     def connect(self, request: Request, protocols: Sequence[str] = (), *, inbox: Inbox | None = None,
                 stop: StopToken | None = None, deadline: float | None = None) -> WebSocket:
-        """Open a websocket with one of `protocols`, in order of preference. Blocks until it is open. Raises as
-        `request`, and TransportError if the server or an adapter does not open a websocket.
+        """Open a websocket with one of `protocols`, in order of preference. Blocks until the websocket is open. Raises
+        like `request`, and TransportError if the server or an adapter does not open a websocket.
 
-        `stop`, `close` and the end of a run end it. `deadline` applies to its opening. `inbox` receives its messages.
+        `stop`, `close` and the end of the controller's run end the websocket. `deadline` applies only to opening it.
+        `inbox` receives its messages.
         """
         with unforked():  # few programs need websocket-client
             from kubectl_runtime.client.streaming.websocket import WebSocket, opened, upgrading
@@ -484,9 +487,10 @@ class Client:
         return self._writes.add(observer)
 
     def on_answer(self, observer: Callable[[Exchanged], None]) -> Callable[[], None]:
-        """Call `observer` after each call, in its thread, before the call returns or raises; failed and unanswered
-        calls included. For a stream it is called when the stream is open. Returns a function that removes the observer;
-        the rules of `on_write` apply. The observer sees everything that was sent and answered, including Secrets."""
+        """Call `observer` after each call, in the calling thread, before the call returns or raises; failed and
+        unanswered calls are included. For a stream, the observer is called when the stream is open. Returns a function
+        that removes the observer; observers must be short, and their exceptions are logged. The observer sees
+        everything that was sent and answered, including Secrets."""
         return self._exchanges.add(observer)
 
     @property
@@ -583,12 +587,12 @@ class Client:
         self._carriers.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the client is closed (at once, if it is closed); returns a function that removes it."""
+        """Call `callback` when the client is closed, or now if it is closed; returns a function that removes it."""
         return self._carriers.closing.on_set(callback)
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client was closed: its calls raise TransportError."""
+        """Whether the client was closed, so that its calls raise TransportError."""
         return self._carriers.closing.is_set()
 
     def __enter__(self) -> Self:

@@ -1,11 +1,11 @@
 """Discovery: the kinds that the server serves, by name, with their verbs and subresources.
 
-It sends one request to `/api` and one to `/apis` (aggregated discovery); a server without aggregated discovery gets one
-request per group version. A group that fails or cannot be decoded is logged once, left out, and requested again at the
-next refresh.
+Discovery sends one request to `/api` and one to `/apis` (aggregated discovery). A server without aggregated discovery
+gets one request per group version. A group that fails or cannot be decoded is logged once, left out, and requested
+again at the next refresh.
 
-The answers are kept in memory for `TTL` on the client's clock. An unknown name causes one more request, since CRDs come
-and go. The values are defined in client/server.py.
+The answers are kept in memory for `TTL` on the client's clock. An unknown name causes one more request, because its CRD
+may be new. The result classes are in client/server.py.
 """
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ log = guarded_logger(__name__)
 TTL = 300.0
 """Seconds for which the answers are used without a new request."""
 GROUP_PATIENCE = 10.0
-"""Seconds for the request about one group version, on servers without aggregated discovery: the server that extends the
-API may be gone."""
+"""Seconds for the request about one group version, on servers without aggregated discovery: the extension API server
+behind it may be gone."""
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
@@ -79,8 +79,8 @@ class Discovery:
         self._deadline: float | None = None
 
     def within(self, deadline: float | None) -> Discovery:
-        """This discovery with a deadline on the client's clock, at which its requests end. The results are kept for
-        all users."""
+        """A Discovery whose requests end at `deadline` on the client's clock. It shares this Discovery's kept
+        results."""
         found = copy.copy(self)
         found._deadline = deadline
         return found
@@ -89,7 +89,7 @@ class Discovery:
         """All kinds that the server serves: the core group first, then in the server's order of preference. They are
         requested at the first call and kept for some minutes; `refresh` requests them again.
 
-        Raises ApiError or TransportError when the server does not answer at all, DecodeError when its answer is no
+        Raises ApiError or TransportError when the server does not answer at all, DecodeError when its answer is not a
         discovery document.
         """
         with self._lock:
@@ -108,7 +108,7 @@ class Discovery:
         """The kind called `name`: `pods`, `po`, `Deployment`, `deployments.apps`, `deployments.v1.apps`.
 
         If several kinds match, returns the first in the server's order, in the preferred version of its group, as
-        kubectl does. Raises DiscoveryError, with similar names, when the server serves none.
+        kubectl does. Raises DiscoveryError, with similar names, when no kind matches.
         """
         wanted = name.lower()
         found = self._looked_up(lambda kinds: next((kind for kind in kinds if wanted in kind.names()), None))
@@ -146,8 +146,8 @@ class Discovery:
         return found
 
     def group(self, name: str) -> ApiGroup:
-        """One API group with all of its versions, from one new request, and one for each version. Raises DiscoveryError
-        when the server does not have the group."""
+        """One API group with all of its versions, by one new request for the group and one for each version. Raises
+        DiscoveryError when there is no such group."""
         path = f"/apis/{segment(name, 'group')}" if name else "/api"
         try:
             answer = self._get(path)
@@ -156,20 +156,20 @@ class Discovery:
                 raise self._not_served(f"group {name}", (), name) from error
             raise
         document = self._read(path, answer, aggregated)
-        if document is not None:  # one document has the whole core group
+        if document is not None:  # the aggregated document has the whole core group
             return ApiGroup(name, tuple(document[0]))
         versions = self._read(path, answer, versions_in)
         return ApiGroup(name, tuple(kind for version in versions for kind in self.pinned_group(version)))
 
     def _looked_up(self, find: Callable[[tuple[ServedKind, ...]], ServedKind | None]) -> ServedKind | None:
-        """Search the kept answers, then the answers to a new request."""
+        """Search the kept answers; if nothing is found there, search the answers to a new request."""
         for refresh in (False, True):
             if (found := find(self.kinds(refresh=refresh))) is not None:
                 return found
         return None
 
     def _not_served(self, what: str, near: Iterable[str], group: str | None = None) -> DiscoveryError:
-        """The error for a kind that was not found in `group`, or in any group if that is None."""
+        """The error for a kind that was not found in `group` (None: in any group)."""
         names = " or ".join(near)
         hint = f": did you mean {names}?" if names else ": is its CRD installed?"
         failing = sorted(version for version in [*self._failing]
@@ -199,7 +199,7 @@ class Discovery:
                 try:
                     found += self._of_version(version, bounded=True)
                 except KubeError as error:
-                    problems[version] = f"it is left out for now: {error}"
+                    problems[version] = f"skipped for now: {error}"
         before = frozenset(self._failing)
         for name, problem in problems.items():
             if name not in before:

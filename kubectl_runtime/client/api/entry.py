@@ -5,9 +5,9 @@
     entry.commit()
 
 `commit` sends nothing for an unchanged object, `replace` for a changed one, and `create` for one made by `or_insert`.
-The server refuses it when another client changed (`is_conflict`) or created (`is_already_exists`) the object since the
-read. After a commit the entry holds the object from the answer; a dry run leaves the entry unchanged. Nothing is
-retried: `create_or_update` of runtime does that. Use an entry in one thread.
+The server refuses the write when another client changed (`is_conflict`) or created (`is_already_exists`) the object
+since the read. After a commit the entry holds the object from the answer; a dry run leaves the entry unchanged.
+`commit` retries no refused write; `create_or_update` does. Use an entry in one thread.
 """
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Entry(Generic[K]):
 
     @property
     def object(self) -> K:
-        """The object; change it before `commit`. Raises RequestError while there is no object."""
+        """The object, to be changed before `commit`. Raises RequestError while there is no object."""
         if self._object is None:
             raise RequestError(f"{self._api.place.words('get', self.name)}: there is no such object: use or_insert")
         return self._object
@@ -76,8 +76,8 @@ class Entry(Generic[K]):
     def commit(self, params: PostParams | None = None, *, field_manager: str | None = None,
                field_validation: FieldValidation | None = None, dry_run: bool = False,
                timeout: Duration | None = None) -> K:
-        """Create or replace the object on the server if needed; returns the object as it is then. Blocks for one
-        call at most.
+        """Create or replace the object on the server if needed, and return the resulting object. Blocks for one call at
+        most.
 
         Raises RequestError when there is no object, or when its name, namespace or generateName was changed;
         ApiError when another client changed (`is_conflict`) or created (`is_already_exists`) the object since the read.
@@ -98,7 +98,7 @@ class Entry(Generic[K]):
     def _check(self, held: Any) -> None:
         operation = self._api.place.words("commit", self.name)
         if held.metadata.generate_name and self._new:
-            raise RequestError(f"{operation}: an entry has its name: it cannot have a generateName")
+            raise RequestError(f"{operation}: the object of an entry has a fixed name: it cannot have a generateName")
         if held.name != self.name or (held.namespace or None) != (self._api.namespace or None):
             raise RequestError(f"{operation}: the object became {held.ref}; an object keeps its name and namespace")
 

@@ -1,8 +1,9 @@
 """The verbs of a running Pod: logs, exec, attach, port-forward, eviction, ephemeral containers, resize.
 
-exec, attach and port-forward open a websocket with its own thread (see client/streaming). It lasts until it is closed,
-`stop` is set, or the client is closed; `timeout` applies to the opening. All verbs raise as the verbs of `Api` do,
-RequestError for contradictory options, and TransportError if the server opens no websocket.
+exec, attach and port-forward open a websocket with its own thread (see client/streaming). The websocket lasts until it
+is closed, `stop` is set, or the client is closed; `timeout` applies only to opening it. The verbs raise like the other
+verbs of `Api`. They also raise RequestError for contradictory options, and TransportError if the server opens no
+websocket.
 """
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class PodVerbs(Subresources[K]):
              tail_lines: int | None = None, since_seconds: Duration | None = None, since_time: datetime | None = None,
              previous: bool = False, timestamps: bool = False, limit_bytes: int | None = None,
              timeout: Duration | None = None) -> bytes:
-        """A container's log up to now, as bytes, since it need not be text. See `LogParams`."""
+        """A container's log up to now, as bytes, since a log need not be text. See `LogParams`."""
         params = chosen(params, LogParams, container=container, tail_lines=tail_lines, since_seconds=since_seconds,
                         since_time=since_time, previous=previous, timestamps=timestamps, limit_bytes=limit_bytes)
         return self._answered(build.log(self.place, name, params), bytes, timeout)
@@ -63,7 +64,7 @@ class PodVerbs(Subresources[K]):
                    timeout: Duration | None = None) -> LogStream:
         """A container's log as it arrives: `with api.log_stream("web") as log: for line in log.lines(): …`.
 
-        With `follow` it goes on until the container ends or `stop` is set. Blocks until it is open.
+        With `follow` the stream goes on until the container ends or `stop` is set. Blocks until the stream is open.
         """
         from kubectl_runtime.client.streaming.logs import LogStream  # few programs need it
 
@@ -127,9 +128,10 @@ class PodVerbs(Subresources[K]):
     def evict(self, name: Named, params: DeleteParams | None = None, *, propagation_policy: Propagation | None = None,
               grace_period_seconds: int | None = None, preconditions: Preconditions | None = None,
               dry_run: bool = False, timeout: Duration | None = None) -> None:
-        """Delete a Pod unless a disruption budget forbids it: then ApiError with code 429. `kubectl.drain` waits.
+        """Evict a Pod. Raises ApiError with code 429 while a disruption budget forbids it; `kubectl.drain` waits and
+        retries.
 
-        The server answers when the deletion has begun; the Pod exists until its grace period has passed.
+        The server answers when the deletion of the Pod has begun; the Pod exists until its grace period has passed.
         """
         params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
                                     preconditions=preconditions, grace_period_seconds=grace_period_seconds,
@@ -143,7 +145,7 @@ class PodVerbs(Subresources[K]):
     def replace_ephemeral_containers(self, body: Any, params: PostParams | None = None, *,
                                      field_manager: str | None = None, field_validation: FieldValidation | None = None,
                                      dry_run: bool = False, timeout: Duration | None = None) -> K:
-        """Replace the list of ephemeral containers of a Pod; the server only allows additions and ignores the rest of
+        """Replace the list of ephemeral containers of a Pod; the server allows only additions, and ignores the rest of
         `body`."""
         params = self._write_params(params, PostParams, field_manager=field_manager, field_validation=field_validation,
                                     dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""A preflight check (`ensure_queryable`): is the kind served, does it have the verbs, and may the user use them?
+"""A preflight check (`ensure_queryable`): is the kind served, does it have the verbs, is the user allowed to use them?
 
 A program that checks before it begins fails early with the missing permission, instead of being refused again and
 again:
@@ -53,8 +53,8 @@ def ensure_queryable(client: Client, kind: HasApiResource | ApiResource | str,
 
     `kind` may also be any name that `Discovery.resolve` knows. A verb of a subresource is written `status/patch`.
     `namespace`: where the verbs are needed; None means all namespaces. The served kinds are requested once and kept;
-    permissions are checked each time, with one request per verb. Blocks until the answers are there. Raises
-    DiscoveryError, MissingRights, RequestError for a string instead of a list of verbs, and what a request raises.
+    permissions are checked each time, with one request per verb. Blocks until all requests are answered. Raises
+    DiscoveryError, MissingRights, RequestError for a string instead of a list of verbs, and whatever a request raises.
 
     >>> ensure_queryable(client, "deploy", ["list", "watch"]).full_name
     'deployments.apps'
@@ -96,7 +96,7 @@ def _allowed(client: Client, resource: ApiResource, namespace: str | None, verb:
     body = encode_plain({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": {key: value for key, value in asked.items() if value}}})
-    said = f"ask for the right to {verb} {resource.full_name}"
+    said = f"check the permission to {verb} {resource.full_name}"
     answer = client.request(Request("POST", REVIEWS, "create", None, said, body=body,
                                     headers=(("Content-Type", "application/json"),)))
     try:
@@ -114,18 +114,18 @@ def _by_resource(resource: ApiResource, verbs: tuple[str, ...]) -> list[tuple[st
 
 
 LEAST = 0.001
-"""Seconds for reading the object when discovery has used up the time."""
+"""The least seconds for reading the object, even if discovery has used up the time."""
 
 
 def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, namespace: str | None = None,
           timeout: Duration | None = None) -> DynamicObject:
     """The object that `reference` names: an OwnerReference, or a mapping with `apiVersion`, `kind` and `name`.
 
-    `namespace`: where to look when the reference has none: the namespace of the object that has the reference. The
-    served kinds are requested once and kept, and requested again for an unknown kind. Blocks like `Api.get`, at most
-    `timeout` for both requests together. Raises DiscoveryError for a kind that is not served, RequestError for a
-    reference without apiVersion, kind or name, and ApiError; that error is also a not-found when the reference has a
-    uid and the object of that name has another.
+    `namespace`: the namespace to look in when the reference has none; pass that of the object that has the reference.
+    The served kinds are requested once and kept, and requested again for an unknown kind. Blocks like `Api.get`, at
+    most `timeout` for both requests together. Raises DiscoveryError for a kind that is not served, RequestError for a
+    reference without apiVersion, kind or name, and ApiError. The ApiError is also a not-found if the object with that
+    name has another uid than the reference.
 
     >>> reference = OwnerReference(api_version="apps/v1", kind="Deployment", name="web")
     >>> fetch(client, reference, namespace="default").spec["replicas"]
@@ -152,6 +152,6 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     left = None if deadline is None else max(deadline - client.clock.monotonic(), LEAST)
     found = api.get(name, timeout=left)
     if uid and found.uid != uid:
-        raise ApiError(Status(status="Failure", code=404, reason="NotFound", message="the object that the reference "
-                              "means is gone; another of that name has taken its place"), f"get {kind} {name}")
+        raise ApiError(Status(status="Failure", code=404, reason="NotFound", message="the object of the reference is "
+                              "gone; another object has its name now"), f"get {kind} {name}")
     return found

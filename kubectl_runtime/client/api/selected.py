@@ -1,12 +1,12 @@
-"""A changing selection of namespaces: one kind in the namespaces that a pattern, labels or a set of names select at
-each moment.
+"""A changing selection of namespaces: one kind in the namespaces that a pattern, labels or a set of names currently
+select.
 
 - `NamespaceSet`: names that code changes while a controller runs
 - `NamespaceSelection`: a pattern of names, labels of namespaces, or a NamespaceSet
 - `SelectedNamespaces`: one kind in the selected namespaces, watched as a whole; made by `Api.namespaces`
 
-Nothing here makes a request: `runtime.triggers.namespaces_driver` watches. A pattern needs only the name of a
-namespace; its labels have to be read from the server.
+Nothing here makes a request: `runtime.triggers.namespaces_driver` does the watching. A pattern needs only a namespace's
+name; labels have to be read from the server.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LONGEST = 63
 class NamespaceSet:
     """A set of namespaces for `Api.namespaces`; watches follow each change of the set. Safe to use from any thread.
 
-    Raises RequestError for an invalid name of a namespace, and for a text in place of a list of names.
+    Raises RequestError for an invalid namespace name, and for a text in place of a list of names.
 
     >>> tenants = NamespaceSet(["team-a"])
     >>> controller = Controller(Api.namespaces(client, ConfigMap, tenants))
@@ -57,12 +57,12 @@ class NamespaceSet:
         self._change(lambda _: found)
 
     def add(self, *names: str) -> None:
-        """Add these names; present ones stay."""
+        """Add these names; names that are already present stay."""
         found = _checked(names)
         self._change(lambda known: known | found)
 
     def discard(self, *names: str) -> None:
-        """Remove these names; missing ones do no harm."""
+        """Remove these names; names that are not present do no harm."""
         found = _checked(names)
         self._change(lambda known: known - found)
 
@@ -72,8 +72,8 @@ class NamespaceSet:
         return self._names
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener`, which must neither block nor raise, after each change, in the thread that made it. Returns
-        a function that ends this."""
+        """Call `listener`, which must neither block nor raise, after each change, in the thread that made the change.
+        Returns a function that removes the listener."""
         key = object()
         with self._lock:
             self._listeners[key] = listener
@@ -108,7 +108,7 @@ class NamespaceSelection(msgspec.Struct, frozen=True):
 
     like: str | None = None
     labels: str | None = None
-    """As a request carries them."""
+    """The label selector, in the form that a request carries."""
     chosen: NamespaceSet | None = None
 
     @classmethod
@@ -117,11 +117,11 @@ class NamespaceSelection(msgspec.Struct, frozen=True):
         which would select all namespaces."""
         if like is not None and (not isinstance(like, str) or not like or not _OF_PATTERNS.issuperset(like)
                                  or len(like.replace("*", "")) > _LONGEST):
-            raise RequestError(f"like is a pattern of names of namespaces, such as 'team-*', not {like!r}")
+            raise RequestError(f"like must be a pattern of namespace names, such as 'team-*', not {like!r}")
         text = None if labels is None else str(Selector.of(labels))
         if text == "":
-            raise RequestError("labels select namespaces, such as {'team': 'a'}; an empty selector is every namespace, "
-                               "and that is Api.all")
+            raise RequestError("labels must not be empty, which selects all namespaces: give some, such as "
+                               "{'team': 'a'}, or use Api.all")
         return cls(like, text)
 
     @property
@@ -143,7 +143,7 @@ class NamespaceSelection(msgspec.Struct, frozen=True):
 
 class SelectedNamespaces(Generic[K]):
     """One kind in the currently selected namespaces, made by `Api.namespaces`: for a controller's watches and for
-    `watch_store`. It has no verbs: take an `Api.namespaced`. Immutable; safe to use from any thread.
+    `watch_store`. For verbs use `Api.namespaced`. Immutable; safe to use from any thread.
 
     >>> Controller(Api.namespaces(client, ConfigMap, like="team-*"))
     <...Controller ...>
@@ -153,7 +153,7 @@ class SelectedNamespaces(Generic[K]):
         """`everywhere`: the Api of the kind in all namespaces."""
         if not everywhere.resource.namespaced:
             raise RequestError(f"{everywhere.resource.full_name} is cluster-scoped: it has no namespace; use Api.all")
-        self.everywhere = everywhere  # an `Api[K]`, which makes this class and cannot be known here
+        self.everywhere = everywhere  # an `Api[K]`; its module imports this module
         self.selection = selection
 
     @property
@@ -183,7 +183,7 @@ class SelectedNamespaces(Generic[K]):
 
     @property
     def namespace(self) -> None:
-        """None: there are several."""
+        """None, since there are several namespaces."""
 
     @property
     def apis(self) -> tuple[Any, ...]:
@@ -191,7 +191,7 @@ class SelectedNamespaces(Generic[K]):
         return (self,)
 
     def within(self, namespace: str) -> Any:
-        """The same Api of one namespace."""
+        """The Api of the same kind in one namespace."""
         api = self.everywhere
         return type(api)(api.client, api.kind, replace(api.place, namespace=namespace), api.form)
 
@@ -213,5 +213,5 @@ class SelectedNamespaces(Generic[K]):
 
 def _checked(names: Iterable[str]) -> frozenset[str]:
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise RequestError(f"the names of namespaces are a list, not {names!r}")
+        raise RequestError(f"the names of namespaces must be a list, not {names!r}")
     return frozenset(checked_label(name, "a namespace") for name in names)

@@ -1,7 +1,7 @@
 """The verbs of subresources, which every `Api` has: status, scale, and any other by its name.
 
-They block and raise like the verbs of `Api`. A status verb returns the object; a scale verb returns a `Scale`; the
-verbs for any other subresource return plain JSON.
+These verbs block and raise like the other verbs of `Api`. A status verb returns the object; a scale verb returns a
+`Scale`; the verbs for any other subresource return plain JSON.
 """
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class Subresources(ApiBase[K]):
         invalid number of replicas.
         """
         if type(replicas) is not int or replicas < 0:
-            raise RequestError(f"{self.place.words('scale', name)}: replicas={replicas!r}: a number from 0 on is "
-                               "expected")
+            raise RequestError(f"{self.place.words('scale', name)}: replicas must be a whole number of at least "
+                               f"0, not {replicas!r}")
         return self.patch_scale(name, Patch.merge({"spec": {"replicas": replicas}}), field_manager=field_manager,
                                 dry_run=dry_run, timeout=timeout)
 
@@ -120,8 +120,8 @@ class Subresources(ApiBase[K]):
     def apply_scale(self, body: Any, *, field_manager: str | None = None, force: bool = False,
                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                     timeout: Duration | None = None) -> Scale:
-        """Server-side apply of a `Scale`, which has the name of the object that it scales:
-        `{"metadata": {"name": "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
+        """Server-side apply of a `Scale`, whose name is that of the object that it scales: `{"metadata": {"name":
+        "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
         request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=Scale.api_resource)

@@ -2,8 +2,8 @@
 
 Resuming and listing again is the watcher's task. A reset, the end of the body and the stop token all end the iteration,
 since each means "watch again from the last version"; `WatchStream.broke` distinguishes a failed connection from an
-orderly end. Data after the last newline is used if it is a Status, or if it is a whole event and the stream ended in
-order; otherwise it is dropped, and the server sends it again.
+orderly end. Data after the last newline is used if it is a Status, or if it is a whole event and the stream ended
+normally. Otherwise it is dropped, and the server sends it again to the next watch.
 """
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ class WatchEvent(msgspec.Struct, Generic[K], frozen=True):
 
 
 class WatchStream:
-    """The batches of an open watch, one for each received chunk that completes an event; an empty batch means that
-    nothing is ready (simulated transports only). One thread iterates and closes it; others set the stop token."""
+    """The batches of an open watch, one for each received chunk that completes an event. An empty batch means that
+    nothing is ready (simulated transports only). One thread iterates over the stream and closes it; other threads set
+    the stop token."""
 
     def __init__(self, stream: ByteStream, request: Request, form: Form) -> None:
         self._stream = stream
@@ -100,20 +101,20 @@ class WatchStream:
 
 def open_watch(client: Client, request: Request, form: Form, stop: StopToken | None = None, *,
                read_timeout: float | None = None, deadline: float | None = None) -> WatchStream:
-    """Open a watch: send `request` and wait for the head of its answer.
+    """Open a watch: send `request`, and wait for the head of the answer.
 
-    `read_timeout`: the longest silence, in seconds. `deadline` applies to the opening. Raises ApiError when the server
-    refuses (410 too), TransportError when it cannot be reached. The iteration raises RequestTimeout after too long a
-    silence, and UnexpectedAnswer for a web page. For a line that is not a watch event or is longer than 16 MiB it
-    raises DecodeError, after it has yielded the earlier events. Otherwise it ends. Close the stream if you stop reading
-    before its end.
+    `read_timeout`: the longest silence, in seconds. `deadline` applies only to opening the watch. Raises ApiError when
+    the server refuses the watch (also with 410), TransportError when the server cannot be reached. The iteration raises
+    RequestTimeout after too long a silence, and UnexpectedAnswer for a web page. For a line that is not a watch event
+    or is longer than 16 MiB, the iteration yields the earlier events and then raises DecodeError. In all other cases it
+    ends without an error. Close the stream if you stop reading before its end.
     """
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 
 
 class _Pieces:
-    """Yield the chunks of a stream until it ends for any reason; raise only RequestTimeout. `broke` is the error that
-    ended it; None after an orderly end."""
+    """Yields the chunks of a stream until the stream ends for any reason; raises only RequestTimeout. `broke` is the
+    error that ended the stream; None after an orderly end."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream

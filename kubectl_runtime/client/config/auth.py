@@ -2,7 +2,7 @@
 
 `header()` returns the current value. It may block on a file or a plugin, in one thread at a time; the other threads use
 the result. `refresh(rejected)` is called after a 401: it obtains new credentials once, and returns True if there are
-other credentials to try. Both raise AuthError at `deadline`, a point on the clock (seconds, monotonic).
+other credentials to try. Both raise AuthError when `deadline`, a point on the monotonic clock in seconds, has passed.
 
 Every implementation keeps its current value as one immutable snapshot that is replaced as a whole, so that readers take
 no lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
@@ -13,14 +13,14 @@ no lock. Safe to use from any thread. No credential appears in a repr, a log lin
     none        -                   starts or joins an attempt, and waits for it
     valid       no                  returns the value
     valid       yes                 starts an attempt and waits for it; while one is running returns the value
-    expired     yes                 as none
+    expired     yes                 as for none
 
-An attempt has its own thread, so that every caller waits only until its deadline or the stop token of its
-`scoped_stop`. An attempt still delivers its value after all callers have left at their deadlines. It is abandoned after
+An attempt runs in its own thread, so that every caller waits only until its own deadline, or until its `scoped_stop`
+token is set. An attempt still delivers its value after all callers have left at their deadlines. It is abandoned after
 `LONGEST_ATTEMPT`, because the program or service that it calls may never return (the next caller starts another
 attempt). It is also abandoned when no caller waits and the token of a caller is set (a stopped watch, a closed client).
-After a failed attempt there is no further attempt for `QUIET_PERIOD`: a valid value stays in use, otherwise callers get
-the same error. The child of a fork forgets an attempt of the parent.
+After a failed attempt there is no further attempt for `QUIET_PERIOD`: a valid value stays in use, and without a valid
+value callers get the same error. The child of a fork forgets an attempt of the parent.
 """
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ClientCertificate:
     certificate: bytes
     key: bytes = field(repr=False)  # a `SecretBytes` after `__post_init__`
     source: str = field(default="the client certificate", compare=False)
-    """Its name in messages."""
+    """The certificate's name in messages."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", SecretBytes(self.key))
@@ -68,7 +68,7 @@ class Credentials(Protocol):
         Raises AuthError when it cannot be obtained."""
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """The server answered 401 to `rejected`: obtain new credentials; returns whether to try again."""
+        """Obtain new credentials, because the server answered 401 to `rejected`. Returns whether to try again."""
 
     def certificate(self) -> ClientCertificate | None:
         """The client certificate that belongs to the value of the last `header()` call; None without one."""
@@ -99,7 +99,7 @@ class FixedCredentials:
             pair = SecretBytes(f"{username}:{password}".encode())
         except UnicodeEncodeError:
             pair = None
-        if pair is None:  # raised outside the except block: its error holds the text
+        if pair is None:  # raised outside the except block, whose error holds the text
             raise AuthError("the user name or password cannot be encoded as UTF-8")
         return cls(Secret("Basic " + base64.b64encode(pair).decode()), "user name and password")
 
@@ -136,7 +136,7 @@ class TokenFile:
 
     def __init__(self, path: str | os.PathLike[str], *, fallback: str | None = None,
                  clock: Clock = SYSTEM_CLOCK) -> None:
-        """`fallback`: the token to use until the file could be read for the first time."""
+        """`fallback`: the token to use until the file has been read for the first time."""
         self._path = Path(path)
         self._fallback = secret(fallback)
         self._clock = clock
@@ -146,12 +146,12 @@ class TokenFile:
         self._warned: str | None = None
 
     def header(self, deadline: float | None = None) -> str | None:
-        """`Bearer` and the token in the file, which is read again when it is old. Raises AuthError if the file could
-        never be read."""
+        """`Bearer` and the token in the file, which is read again when the last reading is old. Raises AuthError if the
+        file could never be read."""
         now, snapshot = self._clock.monotonic(), self._snapshot
         if snapshot is not None and now - snapshot.read_at < TOKEN_FILE_PERIOD:
             return snapshot.header
-        # With a token in hand only one thread reads a new one; without a token all threads wait for the first.
+        # If there is a token, only one thread reads a new token; without a token all threads wait for the first.
         if snapshot is not None:
             if not self._lock.acquire(blocking=False):
                 return snapshot.header
@@ -176,7 +176,7 @@ class TokenFile:
         return None
 
     def _read(self) -> _Token:
-        """A new snapshot from the file, or the old one with a new date. The caller holds the lock."""
+        """A new snapshot from the file, or the old snapshot with a new date. The caller holds the lock."""
         now = self._clock.monotonic()
         try:
             token = Secret(secret_file(self._path).decode().strip())
@@ -224,11 +224,11 @@ def checked_header(value: Secret, source: str) -> Secret:
 
 
 QUIET_PERIOD = 10.0
-"""The least seconds between two attempts when the first did not help."""
+"""The least seconds between two attempts when the first attempt did not help."""
 PATIENCE = 60.0
 """Seconds for which a caller without a deadline waits."""
 LONGEST_ATTEMPT = 120.0
-"""Seconds; twice as long as an exec plugin may run."""
+"""The most seconds of an attempt: twice as long as an exec plugin may run."""
 
 Value = TypeVar("Value")
 
@@ -256,8 +256,8 @@ class Renewal(Generic[Value]):
     def __init__(self, name: str, obtain: Callable[[StopToken], Value], *, is_due: Callable[[Value], bool],
                  is_valid: Callable[[Value], bool], clock: Clock = SYSTEM_CLOCK) -> None:
         """`name`: the provider of the value, for messages. `obtain` returns the value, or stops when its token is set.
-        It may block and raise AuthError; of any other exception only the type is reported, as its text may quote a
-        credential.
+        `obtain` may block and raise AuthError. Of any other exception only the type is reported, since the text may
+        quote a credential.
         """
         self._name = name
         self._obtain = obtain
@@ -269,10 +269,10 @@ class Renewal(Generic[Value]):
         self._failed: tuple[float, str] | None = None
         self._forced_at = float("-inf")
         self.value: Value | None = None
-        """The last value, valid or not; replaced as a whole."""
+        """The last value, which may have expired; always replaced as a whole."""
 
     def current(self, deadline: float | None = None) -> Value:
-        """A valid value. Blocks until `deadline` on the clock at most (None: `PATIENCE`); raises AuthError."""
+        """Return a valid value. Blocks until `deadline` on the clock at most (None: `PATIENCE`). Raises AuthError."""
         value = self.value
         if value is not None and not self._is_due(value):
             return value
@@ -311,8 +311,8 @@ class Renewal(Generic[Value]):
         return self._outcome(attempt, deadline)
 
     def _joined(self, seen: Value | None) -> tuple[_Attempt[Value], bool]:
-        """The running attempt, the last attempt if its value has replaced `seen`, or a new one (then True). The caller
-        counts as waiting until it leaves."""
+        """The running attempt, the last attempt if its value has replaced `seen`, or a new attempt; True if the attempt
+        is new. The caller counts as waiting until it calls `_leave`."""
         now, late = self._clock.monotonic(), None
         with self._lock:
             attempt = self._attempt
@@ -335,7 +335,7 @@ class Renewal(Generic[Value]):
         try:
             self._end(attempt, value=self._obtain(attempt.abandoned))
         except AuthError as error:
-            self._end(attempt, problem=str(error))  # only the text: the error's frames hold what was obtained
+            self._end(attempt, problem=str(error))  # only the text, since the error's frames hold the credentials
         except BaseException as error:  # noqa: BLE001 - nothing may leave the callers waiting
             self._end(attempt, problem=f"{self._name}: {type(error).__name__}")
 

@@ -1,14 +1,15 @@
 """Auth providers of kubeconfigs (`auth-provider`: oidc, gcp).
 
 An OIDC token is renewed here (OpenID Connect Discovery 1.0, and RFC 6749, section 6) with urllib3: the libraries that
-the official client uses for it log the tokens and follow redirects with them. Requests go over https (or http to
-loopback) to a provider whose certificate is verified by the CA in the kubeconfig, else by the system's CAs. A redirect
-is a failure. Environment proxies are used as for an API server.
+the official client uses for this log the tokens, and send the tokens along when they follow redirects. Requests go over
+https (or http to loopback) to a provider whose certificate is verified by the CA in the kubeconfig, else by the
+system's CAs. A redirect is a failure. Environment proxies are used as for an API server.
 
-A gcp token is renewed by the official client. Only here the client imports the `kubernetes` package, and only when such
-a token has to be renewed, since the import takes half a second and 43 MiB. It uses what majors 32 to 37 have in common:
-`load_kube_config_from_dict` into a `Configuration`, which asks the provider for a new token when the current one has
-expired. That call has no time limit; `Renewal` runs it in a thread for which no caller waits beyond its deadline.
+A gcp token is renewed by the official client. No other module imports the `kubernetes` package, and this one does so
+only when a gcp token has to be renewed, since the import takes half a second and 43 MiB. It uses what majors 32 to 37
+of the package have in common: `load_kube_config_from_dict` into a `Configuration`, which asks the provider for a new
+token when the current one has expired. That call has no time limit; `Renewal` runs it in a thread for which no caller
+waits beyond its deadline.
 """
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.scope import StopToken
 
 PROVIDERS = ("oidc", "gcp")
-"""The supported providers; the official client has no others either."""
+"""The supported providers; the official client supports no others either."""
 _REMEDY = "use an exec plugin or a token instead, or sign in again"
 _TOKEN_KEYS = ("BearerToken", "authorization")  # the key since major 36, and the older key
 _PERIOD = 60.0
@@ -47,7 +48,7 @@ T = TypeVar("T")
 
 class AuthProviderCredentials:
     """A token that an auth provider renews. Safe to use from any thread; opens no connection before `header` is called.
-    While the token is renewed it blocks, until the caller's deadline at most.
+    While the token is renewed `header` blocks, until the caller's deadline at most.
     """
 
     def __init__(self, name: str, config: Mapping[str, str], *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -131,7 +132,7 @@ class AuthProviderCredentials:
 
 
 def _official_token(name: str, config: dict[str, str]) -> str | None:
-    """The official client's token for this provider. It changes `config` when it renews the token."""
+    """The official client's token for this provider. Renewing the token changes `config`."""
     with unforked():
         from kubernetes import client
         from kubernetes import config as official
@@ -152,7 +153,7 @@ def _checked_endpoint(url: str, what: str) -> str:
     try:
         checked = checked_url(url.partition("?")[0], what, tls=False)
     except ConfigError as error:
-        raise AuthError(f"the auth provider 'oidc' is not asked: {error}") from None
+        raise AuthError(f"no request is sent to the auth provider 'oidc': {error}") from None
     if not checked.startswith("https://") and not is_loopback_url(checked):
         raise AuthError(f"the auth provider 'oidc' cannot be used: its {what} is not https")
     return url
@@ -179,7 +180,7 @@ class _Tokens(msgspec.Struct):
 
 
 def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **request: Any) -> T:
-    """The provider's answer. Blocks until it is there. Raises AuthError, and what urllib3 raises."""
+    """The provider's answer. Blocks until the answer has arrived. Raises AuthError, and what urllib3 raises."""
     with unforked():
         import urllib3
 
@@ -211,8 +212,7 @@ def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **req
 
 
 def _root_cause(error: BaseException) -> str:
-    """The names of the chained exceptions, innermost last; they distinguish an untrusted certificate from a closed
-    port.
+    """The names of the chained exceptions, innermost last; they show whether a certificate or a closed port failed.
     """
     names = [type(error).__name__]
     while True:

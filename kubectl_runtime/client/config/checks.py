@@ -1,11 +1,11 @@
-"""Checks of a Config's fields (types, server URL and name), impersonation, and files that are followed.
+"""Checks of a Config's fields (types, server URL and name), impersonation, and files that other programs replace.
 
 - `Impersonation`: the user and groups that a client acts as.
 - `FollowedFile`: a file that another program replaces. It is read again when its modification or change time, size or
-  inode differs; a check takes about two microseconds. While it cannot be read or used, for example during a
+  inode differs; a check takes about two microseconds. While the file cannot be read or used, for example during a
   replacement, the last content stays in use and one warning is logged. Safe to use from any thread.
-- `CertificateFiles`: a client certificate and its key in followed files. OpenSSL gets a private key in a
-  `private_file`, which is deleted before the function returns.
+- `CertificateFiles`: a client certificate and its key in followed files. OpenSSL gets the private key in a
+  `private_file`, which is deleted as soon as OpenSSL has read it.
 """
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def faults(user: object, groups: object, uid: object, extra: object) -> Iterator
     if uid != "" and (problem := fault_of(uid, identity=True)):
         yield "uid", problem
     if not isinstance(extra, Mapping):
-        yield "extra", f"is of type {type(extra).__name__}, and has to be a mapping"
+        yield "extra", f"must be a mapping, not of type {type(extra).__name__}"
         return
     for key, values in extra.items():
         if not isinstance(key, str) or not key:
-            yield "extra", f"has the key {key!r}: non-empty text is expected"
+            yield "extra", f"has the key {key!r}, but keys must be non-empty text"
         elif problem := fault_of(key):
             yield "extra", f"has the key {key!r}, which {problem}"
         yield from _list_faults(f"extra[{key!r}]", values)
@@ -70,7 +70,7 @@ def faults(user: object, groups: object, uid: object, extra: object) -> Iterator
 
 def _list_faults(name: str, values: object) -> Iterator[tuple[str, str]]:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Collection):
-        yield name, f"is of type {type(values).__name__}, and has to be a list or tuple of texts"
+        yield name, f"must be a list or tuple of texts, not of type {type(values).__name__}"
         return
     for index, value in enumerate(values):
         if problem := fault_of(value, identity=True):
@@ -82,12 +82,12 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "Mapping[str, str]": ((Mapping,), "a mapping"), "Duration": ((int, float, timedelta), "seconds or a timedelta"),
     "Impersonation": ((Impersonation,), "an Impersonation"),
 }
-"""The types that are checked. (`auth` has to implement a protocol: see `check_credentials`.)"""
+"""The types that are checked. (`auth` must implement a protocol: see `check_credentials`.)"""
 
 _NETLOC = re.compile(r"(?:\[([0-9A-Fa-f:.]+)(%[^\[\]]*)?\]|([^:\[\]]+))(?::[0-9]*)?").fullmatch
 _IS_USUAL_HOST = re.compile(r"[A-Za-z0-9._-]+").fullmatch
 _IS_ZONE = re.compile(r"%25[A-Za-z0-9._~-]+|%[A-Za-z][A-Za-z0-9._~-]*").fullmatch
-"""RFC 6874's form, and the usual one, where the zone must not look like a percent-encoding."""
+"""An IPv6 zone, in RFC 6874's form or in the usual form, which must not look like a percent-encoding."""
 _LONGEST_NAME = 253
 
 
@@ -109,7 +109,7 @@ def check_types(config: Any, origin: str) -> None:
 
 
 def check_credentials(auth: object, origin: str) -> None:
-    """Raise ConfigError unless `auth` has the methods of `Credentials`; a plain token has none. It is not shown."""
+    """Raise ConfigError, without showing `auth`, unless it has the methods of `Credentials`; a plain token has none."""
     needed = ("header", "refresh", "certificate")
     if auth is not None and not all(callable(getattr(auth, name, None)) for name in needed):
         raise ConfigError(f"{origin}: auth is of type {type(auth).__name__}, expected Credentials, which have the "
@@ -117,8 +117,7 @@ def check_credentials(auth: object, origin: str) -> None:
 
 
 def check_server_name(name: str, origin: str) -> None:
-    """Raise ConfigError for a name that cannot be in a certificate: the handshake would fail with a message of
-    OpenSSL."""
+    """Raise ConfigError for a name that no certificate can have; the handshake would fail with an OpenSSL message."""
     try:
         found = bool(ipaddress.ip_address(name))
     except ValueError:
@@ -128,8 +127,8 @@ def check_server_name(name: str, origin: str) -> None:
 
 
 def checked_url(url: str, origin: str, *, tls: bool) -> str:
-    """The server's URL without trailing slashes and with its scheme in lower case. If it has no scheme, the scheme
-    becomes https when there is TLS data (`tls`).
+    """The server's URL without trailing slashes and with its scheme in lower case. A URL without a scheme gets https if
+    there is TLS data (`tls`), and is refused otherwise.
 
     Raises ConfigError; a password in the URL is not shown.
     """
@@ -147,14 +146,14 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
         _ = parts.port
     except ValueError:
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
-                          "and its port is a number up to 65535") from None
+                          "and its port must be a number up to 65535") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path")
     if parts.username is not None:
         raise ConfigError(f"{origin}: the server URL holds a user name: use username= and password=")
     if not has_host(parts.netloc):
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
-                          "and its host is a name or an address") from None
+                          "and its host must be a name or an address") from None
     return parts.scheme + url[len(parts.scheme):]
 
 
@@ -172,7 +171,7 @@ def has_host(netloc: str) -> bool:
 def is_name(name: str) -> bool:
     """Whether `name` is a host name, in ASCII or in a form that IDNA does not change."""
     try:
-        ascii_name = name.encode("idna").decode()  # as for connecting, since labels have a maximum length
+        ascii_name = name.encode("idna").decode()  # as when connecting, since labels have a maximum length
         same = name.isascii() or (ascii_name.encode().decode("idna") == name.lower() and all(map(_is_usual, name)))
     except UnicodeError:
         return False
@@ -194,7 +193,7 @@ def _is_address(address: str, zone: str) -> bool:
 
 
 def check_identity(certificate: ClientCertificate) -> None:
-    """Raise ConfigError, without quoting them, for a certificate and key that cannot be used together."""
+    """Raise ConfigError for a certificate and key that cannot be used together; the error quotes neither."""
     use_identity(certificate, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
 
 
@@ -212,14 +211,14 @@ def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> Non
 
 def _no_password() -> bytes:
     """OpenSSL calls this for an encrypted key, instead of prompting on the terminal."""
-    raise ConfigError("the client key is encrypted: a library cannot ask for its password; give the key without one")
+    raise ConfigError("the client key is encrypted: a library cannot ask for its password; give an unencrypted key")
 
 
 log = guarded_logger(__name__)
 
 
 class FollowedFile:
-    """One file: its content at the last reading, and whether it has been replaced since."""
+    """One file, read on request, and whether it has changed since the last reading."""
 
     def __init__(self, path: str | os.PathLike[str], what: str) -> None:
         """`what`: the file's purpose, for messages. Reads nothing yet."""
@@ -229,8 +228,7 @@ class FollowedFile:
 
     def read(self) -> bytes:
         """The current content. Raises ConfigError, which names the file."""
-        # The state is noted before the file is read, so that a change in between is found by the next check.
-        # Looked at before it is read: what changes in between is found by the next look.
+        # The state is noted before the file is read, so that the next check finds a change in between.
         self._seen = self._look()
         try:
             return secret_file(self.path)
@@ -246,12 +244,12 @@ class FollowedFile:
             status = os.stat(self.path)
         except (OSError, ValueError):
             return None
-        # The change time is included: a copy in place may keep the size and set the modification time.
+        # The change time is included, because a copy in place may keep the size and restore the modification time.
         return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 class CertificateFiles:
-    """A client certificate with the certificate, the key or both in files, perhaps beside other credentials."""
+    """A client certificate whose certificate, key or both are in files, possibly together with other credentials."""
 
     def __init__(self, certificate: FollowedFile | bytes, key: FollowedFile | bytes,
                  beside: Credentials | None) -> None:
@@ -271,7 +269,7 @@ class CertificateFiles:
         """Read the files again and renew the other credentials; returns whether anything has changed."""
         before = self._current
         self._follow()
-        # Both are renewed: the server does not say which was rejected.
+        # Both are renewed, because the server does not say which of the two it has rejected.
         renewed = self._beside.refresh(rejected, deadline) if self._beside is not None else False
         return renewed or self._current != before
 

@@ -1,11 +1,11 @@
-"""From one context of a kubeconfig to the arguments of a `Config`, checked as kubectl 1.32 does.
+"""Turns one context of a kubeconfig into the arguments of a `Config`, with the checks of kubectl 1.32.
 
 Only the parts that the context uses are checked: a server, one way to log in, readable files, complete plugins. A token
 or token file outranks a user name, a user name outranks a client certificate, and an exec plugin or auth provider ranks
 last. Every error names file and field, and never shows a value that may be a secret.
 
-It is stricter than kubectl in one point: the context's user and cluster, and a server, must exist; kubectl continues
-anonymously or with localhost:8080.
+It is stricter than kubectl in one point: the context's user and cluster must exist, and the cluster must have a server.
+Without these, kubectl continues anonymously or with localhost:8080.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubectl_runtime.client.config.proxies import check_proxy
 from kubectl_runtime.core.base.errors import AuthError, ConfigError
 
 EXTENSION = "client.authentication.k8s.io/exec"
-"""The extension of a cluster that is passed on to its exec plugin as `config`."""
+"""The cluster extension that is passed to the exec plugin as `config`."""
 _PROXY_SCHEMES = ("http://", "https://", "socks5://")
 
 
@@ -28,7 +28,7 @@ def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str,
     """The arguments of a `Config` for the named context, or the current one. Raises ConfigError. Opens no connection
     and runs no plugin."""
     if context is not None and not isinstance(context, str):
-        raise ConfigError(f"a context is chosen by its name, a text, not by a {type(context).__name__}")
+        raise ConfigError(f"context must be the name of a context, a text, not a {type(context).__name__}")
     name = context or kubeconfig.current_context
     cluster, user, namespace = _select(kubeconfig, name)
     origin = f"context {name!r} of {', '.join(kubeconfig.files)}"
@@ -86,8 +86,8 @@ def _select(kubeconfig: Kubeconfig, name: str) -> tuple[Entry[Cluster], Entry[Us
 
 
 def _check_cluster(cluster: Entry[Cluster], *, tls: bool) -> None:
-    """Check the settings that a Config would refuse as well, with messages that name the field. `tls`: there is TLS
-    data."""
+    """Check the settings that a Config would refuse as well, with messages that name the field. `tls`: whether there is
+    TLS data."""
     content = cluster.content
     if not content.server:
         _refuse(cluster, "server", "is missing")
@@ -128,10 +128,10 @@ def _check_user(user: Entry[User], has_certificate: bool) -> None:
 
 
 def _auth(user: Entry[User], cluster: Entry[Cluster], ca_file: str | None, *, outranked: bool) -> Credentials | None:
-    """The plugin or provider, checked even if it is outranked; None if there is none or if it is outranked."""
+    """The exec plugin or auth provider, which is checked in any case; None if there is none or if it is outranked."""
     who = user.content
     if who.exec_ is not None:
-        # Imported only when needed, as the provider below: most contexts have neither.
+        # Imported only when needed, like the provider below, since most contexts have neither.
         from kubectl_runtime.client.config.exec_plugin import ExecCredentials, ExecSpec
 
         spec = ExecSpec.of(who.exec_, f"{user.place}.exec", folder=user.folder, cluster=_exec_cluster(cluster.content),
@@ -143,7 +143,7 @@ def _auth(user: Entry[User], cluster: Entry[Cluster], ca_file: str | None, *, ou
 
     name = who.auth_provider.name or ""
     if name not in PROVIDERS:
-        _refuse(user, "auth-provider.name", f"is {name!r}: only {' and '.join(PROVIDERS)} are left: "
+        _refuse(user, "auth-provider.name", f"is {name!r}: only {' and '.join(PROVIDERS)} are supported: "
                                             "use an exec plugin instead")
     return AuthProviderCredentials(name, {key: value or "" for key, value in
                                           (who.auth_provider.config or {}).items()})

@@ -7,8 +7,8 @@
 
 The credentials with the highest rank are used: `auth`, `token` and `token_file`, then `username` and `password`; each
 can be combined with a client certificate. They are not sent over http to hosts other than loopback, unless
-`allow_plain_http_credentials` is set. Immutable; its repr shows no secret. Loading opens no connection and runs no
-plugin.
+`allow_plain_http_credentials` is set. A Config is immutable, and its repr shows no secret. Loading opens no connection
+and runs no plugin.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, Duration, seconds
 
 if TYPE_CHECKING:
-    # The imports for kubeconfigs are made when one is loaded: a program in a Pod never loads one.
+    # These modules are imported when a kubeconfig is loaded, which a program in a Pod never does.
     from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 
 log = guarded_logger(__name__)
@@ -72,13 +72,13 @@ class NotConfiguredError(ConfigError):
 class Config:
     """How to reach one API server. Durations are seconds or `timedelta`.
 
-    `cluster_url` may have a path (a proxy's prefix); without a scheme it is https when TLS data is given. CA, client
+    `cluster_url` may have a path (a proxy's prefix); without a scheme it gets https if TLS data is given. CA, client
     certificate and key are given as a file, which is read again when it is replaced, or as data (PEM). Without `ca_*`
     the system's CAs are trusted. `proxy_url` outranks the environment's proxies, which `trust_env=False` turns off;
-    `no_proxy` replaces `$NO_PROXY`. `timeout`: a call's default deadline; infinite for no limit, as for
-    `connect_timeout`. `compression`: request gzip (never on watches). `allow_plain_http_credentials`: send credentials
-    over http to any host. `origin`: the source of the configuration, for messages. Raises ConfigError for settings that
-    cannot work and for wrong types.
+    `no_proxy` replaces `$NO_PROXY`. `timeout`: the default time limit of a call. It may be infinite (no limit), and so
+    may `connect_timeout`. `compression`: request gzip (never on watches). `allow_plain_http_credentials`: send
+    credentials over http to any host. `origin`: the source of the configuration, for messages. Raises ConfigError for
+    settings that cannot work and for wrong types.
 
     >>> Config(cluster_url="127.0.0.1:8443/cluster", ca_data=b"-----BEGIN CERTIFICATE-----...").cluster_url
     'https://127.0.0.1:8443/cluster'
@@ -131,7 +131,7 @@ class Config:
         for name in ("connect_timeout", "timeout"):
             limit = seconds(getattr(self, name))
             if not limit > 0:
-                raise ConfigError(f"{self.origin}: {name} is {limit:g} s: it has to be above 0, infinite for no limit")
+                raise ConfigError(f"{self.origin}: {name} is {limit:g} s: it must be above 0; infinite means no limit")
             object.__setattr__(self, name, min(limit, UNLIMITED))
         if self.withholds_credentials:
             kept = {name: value for name, value in self.headers.items() if not is_credential(name)}
@@ -144,7 +144,7 @@ class Config:
 
     @property
     def has_tls_data(self) -> bool:
-        """Whether a CA or client certificate is given; then a URL without a scheme becomes https."""
+        """Whether a CA or client certificate is given, so that a URL without a scheme becomes https."""
         return bool(self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data)
 
     @property
@@ -205,7 +205,8 @@ class Config:
 
         `environ` replaces the process's environment. Its `KUBECTL_RUNTIME_DEBUG_OVERRIDE_URL`, `…_IMPERSONATE_USER` and
         `…_IMPERSONATE_GROUP` (separated by commas) override what was found. Raises NotConfiguredError, which names
-        everything that was tried, when there is neither; ConfigError when a configuration exists but cannot be used.
+        everything that was tried, when there is neither a kubeconfig nor a service account; ConfigError when a
+        configuration exists but cannot be used.
         """
         environ = os.environ if environ is None else environ
         return _overridden(cls._inferred(context, environ), environ)
@@ -219,7 +220,7 @@ class Config:
             with frames_hidden():
                 merged = kubeconfig.Kubeconfig.read(paths)
         except kubeconfig.UnreadableError as error:
-            # The home folder in an image is often root's; a Pod that runs as another user was not meant to read it.
+            # In an image the home folder is often root's, and a Pod that runs as another user is not meant to read it.
             if environ.get("KUBECONFIG") or context is not None or not environ.get("KUBERNETES_SERVICE_HOST"):
                 raise
             log.warning("%s; the Pod's service account is used", error)
@@ -302,7 +303,7 @@ def _read(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | No
 
 
 def _namespace(path: Path) -> str:
-    """The namespace in the kubelet's file: UTF-8 in every locale. Raises ConfigError."""
+    """The namespace in the file that the kubelet mounts, which is UTF-8 in every locale. Raises ConfigError."""
     try:
         return secret_file(path).decode().strip() or "default"
     except FileNotFoundError:

@@ -1,10 +1,10 @@
 """Credentials from an exec plugin (`users[].user.exec` of a kubeconfig): a program that prints an ExecCredential.
 
 `Renewal` runs the plugin when there are no credentials yet, when they are about to expire (a fifth of their lifetime
-before, at most 60 s), and once after a 401. Credentials without an expiry are used until a 401. The plugin is killed,
-with the processes that it started, when it exceeds `RUN_TIMEOUT` or `MOST_OUTPUT`, and when no caller waits for it any
-more. Its output is checked as in kubectl 1.32: kind and apiVersion must be the requested ones, and a certificate must
-fit its key.
+before the expiry, at most 60 s), and once after a 401. Credentials without an expiry are used until a 401. The plugin
+is killed, with the processes that it started, when it exceeds `RUN_TIMEOUT` or `MOST_OUTPUT`, and when no caller waits
+for it any more. Its output is checked as in kubectl 1.32: kind and apiVersion must be the requested ones, and a
+certificate must fit its key.
 
 The plugin never gets a terminal. A plugin with `interactiveMode: Always` is refused.
 """
@@ -44,13 +44,15 @@ MOST_OUTPUT = 1 << 20
 """The most bytes that a plugin may print on standard output, and on standard error."""
 _PIECE = 1 << 16
 _LOOK = 0.1
-"""Seconds between two checks whether the plugin has ended: a process that it left running may keep its output open."""
+"""Seconds between two checks whether the plugin has ended. The end of its output does not show this, because a process
+that it left running may keep the output open."""
 _V1 = "client.authentication.k8s.io/v1"
 _API_VERSIONS = (_V1, "client.authentication.k8s.io/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
 _STDERR_TAIL = 500
 _STDERR_LOOKED_AT = 1 << 14
-"""The last characters in which credentials are searched; one that begins before would not be recognized."""
+"""The number of last characters that are searched for credentials. A credential that begins earlier is not
+recognized."""
 _SECRET = re.compile(
     r"(?i)(bearer\s+|basic\s+(?=\S*[\d=])|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+"
     r"|(?<=://)[^\s/@]+(?=@)|(?<![\w-])[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
@@ -58,7 +60,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True)
 class ExecSpec:
-    """How to run the plugin. `env` is added to this process's environment; `cluster` (and the CA from `ca_file`) is
+    """How to run the plugin. `env` is added to this process's environment. `cluster` (with the CA from `ca_file`) is
     passed to the plugin if the kubeconfig requests it.
     """
 
@@ -155,11 +157,11 @@ class ExecCredentials:
 
     def header(self, deadline: float | None = None) -> str | None:
         """`Bearer` and the plugin's token; None if it provides only a certificate. Runs the plugin when its credentials
-        have expired: blocks until `deadline` at most, raises AuthError."""
+        have expired; blocks until `deadline` at most, and raises AuthError."""
         return self._renewal.current(deadline).header
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """Run the plugin again; returns whether its credentials differ from the `rejected` ones. Blocks and raises as
+        """Run the plugin again; returns whether its credentials differ from the `rejected` ones. Blocks and raises like
         `header`."""
         return self._renewal.replaced(lambda snapshot: snapshot.header == rejected, deadline)
 
@@ -190,7 +192,7 @@ class ExecCredentials:
                 problem, output, errors = _read(process, stop)
             finally:
                 forget()
-                if problem:  # its child processes may still run when it has ended
+                if problem:  # after the plugin has ended, too: its child processes may still run
                     _kill(process)
         if problem:
             raise AuthError(f"the exec plugin {spec.command} {problem}")
@@ -278,7 +280,7 @@ def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a process and the others of its process group: its children, unless they have a group of their own."""
-    with suppress(OSError):  # it has ended
+    with suppress(OSError):  # the process has ended already
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:

@@ -1,10 +1,11 @@
-"""`Kubeconfig`: finds, reads and merges kubeconfig files as kubectl does. No credential is used or tried here.
+"""`Kubeconfig`: finds, reads and merges kubeconfig files as kubectl does. This module uses no credentials.
 
     $KUBECONFIG (a list of files) or ~/.kube/config  ->  typed documents  ->  one Kubeconfig, each section by name
 
-The first file that defines a name wins as a whole; so does the first non-empty `current-context`. Missing files and
-empty list entries are skipped. A `null` list is an empty list. A name may occur once per list. Unlike kubectl, which
-reads only the first document of a file, all documents of a file are merged, as in kube-rs.
+The first file that defines a name wins, and its entry is not merged with others; the first non-empty `current-context`
+wins, too. Missing files and empty list entries are skipped. A `null` list is an empty list. A name may occur only once
+in a list. Unlike kubectl, which reads only the first document of a file, all documents of a file are merged, as in
+kube-rs.
 
 Types are checked strictly, including in entries that no context uses: text is not accepted as a boolean, number or
 list, and vice versa. `null` is an absent value. Unknown fields are ignored; field names are case-sensitive.
@@ -63,7 +64,7 @@ class Cluster(_Part, frozen=True):
 
 
 class EnvironmentVariable(_Part, frozen=True):
-    """An environment variable that an exec plugin gets in addition to the environment of this process."""
+    """An environment variable that an exec plugin gets in addition to this process's environment."""
 
     name: str | None = None
     value: str | None = None
@@ -188,7 +189,7 @@ def decoded(data: str | None, place: str) -> bytes | None:
 
 
 def explained(error: msgspec.ValidationError) -> str:
-    """An error of msgspec in plain words, with the types that it names but never a value."""
+    """A msgspec error in plain words, with the types that the error names, but never with a value."""
     time = re.search(_WRONG_TIME, str(error))
     if time is not None:
         return f"{time[1]} is not {_TIME}"
@@ -232,12 +233,12 @@ Content = TypeVar("Content", Cluster, User, Context)
 
 
 class UnreadableError(ConfigError):
-    """The system does not let this process read a file, which may exist."""
+    """The operating system does not let this process read a file, although the file may exist."""
 
 
 class Entry(msgspec.Struct, Generic[Content], frozen=True):
-    """A cluster, user or context and its origin: `place` is file and field, for messages; relative paths in it are
-    relative to `folder`.
+    """A cluster, user or context, and its origin: `place` is its file and field, for messages; `folder` is the base of
+    its relative paths.
     """
 
     content: Content
@@ -255,7 +256,7 @@ class Kubeconfig(msgspec.Struct):
     files: list[str] = field(default_factory=list)
 
     def is_empty(self) -> bool:
-        """Whether it configures nothing at all, as a file with only comments or nulls."""
+        """Whether it configures nothing at all, like a file with only comments or nulls."""
         return not (self.clusters or self.users or self.contexts or self.current_context)
 
     @classmethod

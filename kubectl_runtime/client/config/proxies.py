@@ -1,4 +1,5 @@
-"""Which proxy, if any, is used for a URL: explicit > kubeconfig > environment. Pure functions, called once per host.
+"""Which proxy, if any, is used for a URL: an explicit one, else the kubeconfig's, else the environment's. Pure
+functions, called once per host.
 
 The environment's `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` (either case, lower first) are used unless `NO_PROXY`
 matches the host: `*`, a bare address, a CIDR range, a name (itself and its subdomains), a `.suffix` (subdomains only),
@@ -63,7 +64,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
 
 def environment_proxy(url: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy for `url` according to `environ`, or None: connect directly."""
+    """The proxy for `url` according to `environ`; None means a direct connection."""
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 443)
@@ -79,7 +80,7 @@ def matches_no_proxy(host: str, port: int, no_proxy: str) -> bool:
 
 
 def check_proxy(proxy: str, source: str) -> str:
-    """`proxy` with its scheme (http when it has none). Raises ConfigError when it is not the URL of a proxy,
+    """`proxy` with its scheme (http when it has none). Raises ConfigError when `proxy` is not the URL of a proxy, and
     MissingExtra for a SOCKS proxy without PySocks."""
     scheme = proxy.partition("://")[0] if "://" in proxy else ""
     url = Secret(scheme.lower() + proxy[len(scheme):] if scheme else f"http://{proxy}")
@@ -157,7 +158,7 @@ def _split_port(entry: str) -> tuple[str, int | None]:
 
 
 def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address that `text` is, in brackets or not; None for a name."""
+    """`text`, in brackets or not, as an IP address; None for a name."""
     try:
         return ipaddress.ip_address(text.strip("[]"))
     except ValueError:

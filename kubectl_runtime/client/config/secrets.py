@@ -1,13 +1,13 @@
-r"""Credentials as values that error reports do not show: such tools print the local variables of each frame.
+r"""Credentials as values that stay hidden in error reports, which may print the local variables of each frame.
 
 - `Secret`, `SecretBytes`: equal to the plain text or bytes and used as such; their repr shows nothing
 - `SecretMapping`: a mapping whose repr shows nothing
 - `secret_fields(names)`: a class decorator that makes constructor arguments secret
 - `secret_headers(given)`: makes the values of credential headers secret
-- `frames_hidden()`: a block that this library's errors leave without the inner frames, which hold plain text
+- `frames_hidden()`: a block whose inner frames, which hold plain text, are removed from this library's errors
 - `secret_file(path)`: the content of a file, limited in size
 
-It also decides which text an HTTP header can carry, and which headers are credentials:
+The module also decides which text an HTTP header can carry, and which headers are credentials:
 
     fault_of("jane")             ""
     fault_of("a\r\nX-Evil: 1")   the problem, without quoting the value
@@ -32,9 +32,9 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
 def fault_of(value: object, *, identity: bool = False) -> str:
-    """Why `value` cannot be sent in a header, worded to follow its name; empty if it can. Values are not quoted: they
-    may be secret. An `identity` must arrive unchanged: not empty, and without leading or trailing blanks, which a
-    header drops, so that the server would see a different user.
+    """Why `value` cannot be sent in a header, worded to follow the value's name; empty if it can be sent. Values are
+    not quoted, since they may be secret. An `identity` must arrive unchanged, so it must not be empty or have leading
+    or trailing blanks: a header drops such blanks, and the server would see a different user.
     """
     if not isinstance(value, str):
         return f"is of type {type(value).__name__}, where text is expected"
@@ -52,8 +52,8 @@ def fault_of(value: object, *, identity: bool = False) -> str:
 
 
 def is_credential(name: str) -> bool:
-    """Whether a header of this name probably identifies the client, as `Authorization`, `Cookie` and `X-Api-Key` do; it
-    is only sent where credentials may be sent."""
+    """Whether a header of this name probably identifies the client, as `Authorization`, `Cookie` and `X-Api-Key` do.
+    Such a header is only sent where credentials may be sent."""
     return re.search(_CREDENTIAL, name, re.IGNORECASE) is not None
 
 
@@ -129,8 +129,8 @@ def secret_fields(names: Collection[str]) -> Callable[[type[T]], type[T]]:
 
 
 class frames_hidden:
-    """A context manager: errors of this library leave the block without its inner frames and without their causes,
-    which hold the content that was read."""
+    """A context manager. Errors of this library leave its block without the inner frames and without their causes,
+    since these hold the content that was read."""
 
     def __enter__(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The layers that every client has, made from its configuration, and how a program changes them.
+"""The layers of a client, which are made from its configuration, and how a program changes them.
 
 `Stack` names the layers of a client, outermost first, so that they can be changed before the client is built:
 
@@ -9,10 +9,10 @@
                     .replaced("auth", own_credentials)
 
 Layers outside `retry` see each call once, layers inside see each attempt, and layers inside `auth` also see the second
-attempt after a 401. Layers given as a list are innermost, the first of them outermost.
+attempt after a 401. A list of layers is placed innermost; within the list, the first layer is the outermost.
 
-`ObservedCredentials` report changes of credentials to the client's observer, unless nothing observes the client. The
-retry layer reports retries, `send.exchange` attempts, the verbs writes.
+`ObservedCredentials` report changes of credentials to the client's observer, if there is one. Other reports to the
+observer come from the retry layer (retries), from `send.exchange` (attempts) and from the verbs (writes).
 """
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ T = TypeVar("T")
 
 
 class ObservedCredentials:
-    """Credentials that report renewals to an observer: when a call (also one that was answered 401) gets other
-    credentials than the call before, and when it gets none. Safe to use from any thread."""
+    """Credentials that report renewals to an observer. A report is made when a call, or its repetition after a 401,
+    gets other credentials than the call before, and when it cannot get any. Safe to use from any thread."""
 
     def __init__(self, credentials: Credentials, observer: Observer, host: str, clock: Clock) -> None:
         self._credentials = credentials
@@ -75,7 +75,7 @@ class ObservedCredentials:
         return helped
 
     def certificate(self) -> ClientCertificate | None:
-        """As the wrapped credentials."""
+        """The client certificate of the wrapped credentials."""
         return self._credentials.certificate()
 
     def _ask(self, begun: float, ask: Callable[[], T]) -> T:
@@ -124,7 +124,7 @@ class Stack(msgspec.Struct, frozen=True):
         return self._spliced(self._index(name) + 1, 0, layers)
 
     def innermost(self, *layers: Layer) -> Stack:
-        """The stack with `layers` next to the connection, the first outermost: they see each attempt."""
+        """The stack with `layers` next to the connection, where they see each attempt; the first is the outermost."""
         return self._spliced(len(self.entries), 0, layers)
 
     def replaced(self, name: str, layer: Layer) -> Stack:
@@ -152,7 +152,7 @@ class Stack(msgspec.Struct, frozen=True):
 
 
 Layers = Iterable[Layer] | Callable[[Stack], Stack]
-"""The `layers` argument of a client: layers next to the adapter, or a function that puts them anywhere."""
+"""The `layers` argument of a client: layers to put next to the adapter, or a function that puts them anywhere."""
 
 
 def with_layers(stack: Stack, layers: Layers) -> Stack:

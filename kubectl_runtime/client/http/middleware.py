@@ -1,11 +1,11 @@
-"""The client's middleware: small functions from `Send` to `Send`, stacked outside to inside as
+"""The client's middleware: small functions from `Send` to `Send`. From outside to inside, the stack is
 
     base URL -> retry -> auth -> extra headers -> rate limit -> the user's layers -> observed -> one attempt
     (send.py) -> the wire (client/wire)
 
-A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send more than
-once. Retry is outside auth, so that every attempt carries current credentials. The user's layers see each attempt,
-unless they are put elsewhere in the stack (layers.py).
+A layer may change the `Call` on its way in, look at the `Answer` or the exception on its way out, and send the call
+more than once. Retry is outside auth, so that every attempt carries current credentials. The user's layers see each
+attempt, unless they are put elsewhere in the stack (layers.py).
 
     def timing(send: Send) -> Send:
         def timed(call: Call) -> Answer:
@@ -16,9 +16,9 @@ unless they are put elsewhere in the stack (layers.py).
                 observe(call.request.operation, clock.monotonic() - begin)
         return timed
 
-Headers of the session outrank those of the Config, which outrank those of the library. Values are sent as UTF-8: in
-latin-1, Python's default, the server would read a different user name. A header that HTTP cannot carry raises
-RequestError, above all one with a line break, which would start another header.
+Headers of the session outrank those of the Config, which outrank those of the library. Values are sent as UTF-8,
+because in latin-1, Python's default, the server would read a different user name. A header that HTTP cannot carry
+raises RequestError. The most important case is a line break, which would start another header.
 """
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ log = guarded_logger(__name__)
 T = TypeVar("T")
 
 _WARN_AT = 4
-"""The number of the retry, about two seconds after the call began, that is logged as a warning: without it the caller
-would learn of the trouble only when the call gives up."""
+"""The retry with this number, about two seconds after the call began, is logged as a warning, because otherwise nothing
+would show the trouble until the call gives up."""
 
 _WARN_EVERY = 60.0
-"""Seconds between two warnings of a client, even if its server fails and recovers many times in between."""
+"""The least seconds between two warnings of a client, even if its server fails and recovers many times in between."""
 
 
 class Call(msgspec.Struct):
@@ -69,7 +69,7 @@ class Call(msgspec.Struct):
     `send_by`: a point on the client's clock after which no connection is opened for the call.
     `in_doubt`: the server may have carried out an attempt, though no whole answer came.
     `checks`: called with the call right before the first byte of each attempt; a check refuses the call by raising.
-    `closing`: set when the client is closed; it ends a write while nothing of it was sent. `stop` includes this token.
+    `closing`: set when the client is closed; this ends a write if nothing of it was sent. `stop` includes this token.
     A header with several values is sent as several lines.
     """
 
@@ -92,7 +92,7 @@ class Call(msgspec.Struct):
 
 @dataclass(slots=True)
 class Answer:
-    """An answer: the whole body, or for a stream the open `response`."""
+    """An answer with its whole body or, for a stream, with the open `response`."""
 
     status: int
     headers: Mapping[str, str] = field(repr=False)
@@ -101,7 +101,7 @@ class Answer:
 
 
 Send = Callable[[Call], Answer]
-"""Sends one call. Blocks until the answer is there; raises TransportError (and AuthError, from the auth layer)."""
+"""Sends one call. Blocks until the answer has arrived; raises TransportError (and AuthError, from the auth layer)."""
 Layer = Callable[[Send], Send]
 
 
@@ -131,8 +131,9 @@ def base_url(url: str) -> Layer:
 class RetryLog:
     """Logs the retries of one client's calls to one host. Safe to use from any thread.
 
-    A retry is logged at DEBUG. The first one of a call that takes long is a WARNING, unless a warning is open already.
-    The next answer to any call closes the warning with an INFO: how many retries there were, and for how long.
+    A retry is logged at DEBUG, but from retry `_WARN_AT` of a call on as a WARNING, unless a warning is open or was
+    logged recently. The next answer to any call closes the warning with an INFO, which has the number of retries and
+    the time since the warning.
     """
 
     def __init__(self, clock: Clock, host: str) -> None:
@@ -142,10 +143,10 @@ class RetryLog:
         self._since = -inf
         self._retries = 0
         self.told = False
-        """A warning was logged, and no call was answered since."""
+        """Whether a warning was logged and no call has been answered since."""
 
     def retried(self, call: Call, failure: object) -> None:
-        """`call` is about to be sent again, because of `failure`."""
+        """Log that `call` is about to be sent again because of `failure`."""
         now = self._clock.monotonic()
         with self._lock:
             warn = call.attempt >= _WARN_AT and not self.told and now - self._since >= _WARN_EVERY
@@ -159,7 +160,7 @@ class RetryLog:
             log.debug("%s (retry %d)", failure, call.attempt)
 
     def answered(self) -> None:
-        """The server has answered a call, after a warning."""
+        """Note that the server has answered a call; this closes a warning."""
         with self._lock:
             told, self.told, retries = self.told, False, self._retries
         if told:
@@ -168,8 +169,8 @@ class RetryLog:
 
 
 def retrying(policy: RetryPolicy, clock: Clock, host: str = "", observer: Observer = NO_OBSERVER) -> Layer:
-    """Retries as `policy` says, within the call's deadline; waits on the call's stop token and gives up when it is set.
-    `observer` is notified before each wait.
+    """Retries as `policy` says, within the call's deadline. A wait ends when the call's stop token is set; the call is
+    then given up. `observer` is notified before each wait.
     """
     retries = RetryLog(clock, host)
 
@@ -232,7 +233,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
             return send(call), header
 
         def obtained(call: Call, obtain: Callable[[float], T]) -> T:
-            # Credentials read the scope; so does a client of the program's own that they call.
+            # Credentials read the scope, and so does a client of the program that the credentials may use.
             stop = _end_of_waiting(call)
             with calls_obey(stop):
                 try:
@@ -246,7 +247,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
         def authenticated(call: Call) -> Answer:
             answer, header = sent(call)
             if answer.status == HTTPStatus.UNAUTHORIZED and obtained(call, partial(credentials.refresh, header)):
-                log.debug("%s: 401; once more with renewed credentials", call.request.operation)
+                log.debug("%s: HTTP 401; sending it once more with renewed credentials", call.request.operation)
                 answer, _ = sent(call)
             return answer
 
@@ -256,7 +257,8 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
 
 
 def _end_of_waiting(call: Call) -> StopToken:
-    """The token that ends a call before it is sent: for a write within a run, the end of the run, not its draining."""
+    """The token that ends the call before it is sent. For a write within a run, this token is set when the run must end
+    or the client is closed, but not while the run drains."""
     cut = scoped_cut()
     if cut is None or call.request.method == "GET":
         return call.stop
@@ -311,5 +313,5 @@ def _impersonation(who: Impersonation) -> Headers:
 
 
 def _encoded(key: str) -> str:
-    """An extra key as part of a header name; characters that a header name may not have are percent-encoded."""
+    """A key of `extra` as part of a header name; characters that a header name may not have are percent-encoded."""
     return quote(key.lower(), safe="!#$&'*+-.^_`|~")

@@ -11,14 +11,14 @@
     refused by a proxy (4xx), no HTTP
     the deadline passed                        no            no: the outcome is unknown, if it was sent
 
-`Request.retry` says which requests are repeatable: reads, reviews, dry runs, applies, and deletes with a uid.
-The wait is `initial * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `Backoff`), and
-never shorter than the server's own (`Retry-After`, `details.retryAfterSeconds`). There are at most `retries` retries,
-and none past the call's deadline.
+`Request.retry` says which requests are repeatable: reads, reviews, dry runs, applies, and deletes with a uid. The wait
+is `initial * factor ** attempt`, at most `maximum`, minus a random part of up to half (see `Backoff`), and never
+shorter than the wait that the server asks for (`Retry-After`, `details.retryAfterSeconds`). There are at most `retries`
+retries, and none past the call's deadline.
 
-Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. From the answer to a
-write of a Secret they keep only the reason, the fields and the kinds of error, since the rest may quote the content.
-(Errors of connections are in client/wire/transport_errors.py.)
+Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. If a write of a
+Secret fails, the message keeps only the reason, the fields and the kinds of error of the server's answer, since the
+rest may quote the content. (Errors of connections are in client/wire/transport_errors.py.)
 
 A write raises OutcomeUnknownError when its outcome, or the outcome of an earlier attempt, is unknown
 (`Failure.is_open`). A repeated delete with a uid succeeds when it is answered with 404 (the first attempt deleted the
@@ -61,7 +61,7 @@ _REFUSED_UNREAD = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UN
 _GATEWAY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT))
 _ETCD_TIMED_OUT = "etcdserver: request timed out"
 _LONGEST = 4e9
-"""Seconds, more than a century. A longer wait is a mistake of the server, and longer than a thread can wait."""
+"""Seconds: more than a century. The server asks for a longer wait only by mistake, and no thread can wait longer."""
 _JITTER = 0.5
 
 
@@ -82,7 +82,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the server may have carried out the request, as far as the answer shows."""
+        """Whether the server may have carried out the request, as far as the failure shows."""
         match self.code:
             case None:
                 return self.sent
@@ -117,7 +117,7 @@ class RetryPolicy:
 
     def __init__(self, initial: Duration = 0.2, factor: float = 2.0, maximum: Duration = 10.0, retries: int = 8,
                  random: Callable[[], float] = _draw, *, base: Duration | None = None) -> None:
-        """`base`: the name of `initial` before 0.3. Raises RequestError for numbers out of range."""
+        """`base` is the name that `initial` had before 0.3. Raises RequestError for numbers out of range."""
         numbers = {"initial": initial if base is None else base, "factor": factor, "maximum": maximum,
                    "retries": retries, "random": random}
         for name, number in numbers.items():
@@ -129,7 +129,7 @@ class RetryPolicy:
 
     @property
     def base(self) -> Duration:
-        """The name of `initial` before 0.3."""
+        """`initial`, by the name that it had before 0.3."""
         return self.initial
 
     @classmethod
@@ -138,7 +138,7 @@ class RetryPolicy:
         return cls(retries=0)
 
     def next(self, attempt: int, failure: Failure, *, repeatable: bool = True) -> float | None:
-        """Seconds to wait after the failed attempt number `attempt` (the first is 0), or None: do not retry.
+        """Seconds to wait after the failed attempt number `attempt` (the first is 0); None means no retry.
 
         `repeatable`: the server may carry out the call twice without harm, as with a GET or a PUT.
         """
@@ -164,7 +164,7 @@ def retry_after(header: str | None, details: int | None, now: datetime) -> float
     """Seconds that the server asked to wait: its `Retry-After` header (seconds or date), else the Status; None if it
     asked for no wait.
 
-    An invalid or negative header, and one beyond `_LONGEST_WAIT`, is ignored. A date in the past is 0.
+    The header is ignored if it is invalid, negative, or beyond `_LONGEST`. A date in the past means 0.
     """
     parsed = _parse_header(header.strip(), now) if header else None
     if parsed is None and details is not None and details > 0:
@@ -235,8 +235,8 @@ _status = decoder_of(Status, strict=False)
 
 
 def decode_status(body: bytes) -> Status | None:
-    """The Status in an answer's body; None when the body is anything else. The kind may be missing, as in answers of a
-    real API server's timeout filter."""
+    """The Status in an answer's body; None when the body is anything else. The Status may lack its kind, as in answers
+    of a real API server's timeout filter."""
     try:
         marks = _marks(body)
         is_status = marks.kind == "Status" or (not marks.kind and bytes(marks.status) == b'"Failure"')
@@ -248,7 +248,7 @@ def decode_status(body: bytes) -> Status | None:
 def error_of(request: Request, code: int, headers: Mapping[str, str], body: bytes, now: datetime,
              origin: str = "the configuration") -> ApiError:
     """The error for an answer with `code` >= 300. `origin`: where the credentials come from."""
-    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect's headers have its target
+    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect's target is in its headers
     status = found or _made_up(code, headers, body)
     if not status.code:
         status = msgspec.structs.replace(status, code=code)
@@ -266,12 +266,12 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
 def _remedy(status: Status, code: int, origin: str) -> str:
     if code == HTTPStatus.UNAUTHORIZED:
         return (f"The server does not accept the credentials of {origin}: log in again, or check that the token or "
-                "client certificate is of this cluster and has not expired")
+                "client certificate belongs to this cluster and has not expired")
     if code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        return (f"A proxy asks for user and password: put them into its URL (proxy-url of {origin}, HTTP_PROXY), or go "
-                "around it by NO_PROXY")
+        return (f"A proxy asks for user and password: put them into its URL (proxy-url of {origin}, HTTP_PROXY), or "
+                "bypass it with NO_PROXY")
     if code == HTTPStatus.FORBIDDEN and " cannot " in (status.message or ""):
-        return "A Role or ClusterRole that allows it, bound to this user, is missing"
+        return "No Role or ClusterRole that is bound to this user allows it"
     return ""
 
 
@@ -356,7 +356,7 @@ def _title(page: str) -> str:
 
 
 def is_unserved(request: Request, status: Status | None) -> bool:
-    """Whether a 404 is about the kind, not about an object: the list of a served kind exists, even if it is empty."""
+    """Whether a 404 means an unserved kind, and not a missing object: a served kind always has a list."""
     if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True
     return status.message == _UNSERVED and not (status.details is not None and status.details.name)
@@ -365,13 +365,13 @@ def is_unserved(request: Request, status: Status | None) -> bool:
 def _unserved(request: Request, resource: ApiResource) -> str:
     kind = f"{resource.full_name} in {resource.api_version}"
     if request.subresource is not None:
-        return (f"the server does not serve the subresource {request.subresource!r} of {kind}: does the kind have one, "
-                "and its CRD, if it has a CRD, declare it?")
-    return f"the server does not serve {kind}: is its CRD installed, and the version and plural right?"
+        return (f"the server does not serve the subresource {request.subresource!r} of {kind}: does the kind have this "
+                "subresource, and does its CRD, if any, declare it?")
+    return f"the server does not serve {kind}: is its CRD installed, and are version and plural right?"
 
 
 def subresource_not_served(request: Request, resource: ApiResource, error: ApiError) -> KindNotServedError:
-    """The error for a 404 for a subresource when discovery shows that the kind does not have it."""
+    """The error for a 404 of a subresource that the kind does not have, as discovery shows."""
     return KindNotServedError(msgspec.structs.replace(error.status, message=_unserved(request, resource)),
                               request.operation)
 
@@ -408,12 +408,14 @@ def is_about_the_uid(status: Status) -> bool:
 
 def unknown_outcome(request: Request, error: KubeError, failure: Failure | None, *,
                     in_doubt: bool) -> OutcomeUnknownError | None:
-    """The error to raise instead of `error` because the outcome of the call is unknown; None: raise `error` itself.
+    """The error to raise instead of `error` because the outcome of the call is unknown; None if `error` itself is to be
+    raised.
 
-    `failure`: that of the answer, None when there was none. `in_doubt`: the outcome of an earlier attempt is unknown.
+    `failure`: the failure of the last answer; None when no answer came. `in_doubt`: the outcome of an earlier attempt
+    is unknown.
     """
     if failure is not None:
-        # An answer that was given without reading the request does not show what an earlier attempt did.
+        # The server gives such answers without reading the request, so they do not show what an earlier attempt did.
         unread = failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS) or \
             not HTTPStatus.BAD_REQUEST <= (failure.code or 0) < HTTPStatus.INTERNAL_SERVER_ERROR
         is_open = failure.is_open or (in_doubt and unread)
@@ -432,7 +434,7 @@ def unknown_outcome(request: Request, error: KubeError, failure: Failure | None,
 
 def _unknown_remedy(request: Request) -> str:
     if request.resource is None or request.method == "GET":  # a GET with effects, such as exec
-        return "find out what has happened before it is sent again"
+        return "find out what happened before you send it again"
     if request.name:
         return f"read the object before you write again ({request.words('get', request.name)})"
-    return f"see what is there before you write again ({request.words('list')})"
+    return f"look at what exists before you write again ({request.words('list')})"

@@ -5,29 +5,30 @@
     a write  the client is closed                               nothing of it was sent
     a write  the `cut` of its controller's run is set           it waits for anything
 
-`Interrupt` ends the request of a thread when a stop token is set. While an address is looked up it sets the event that
-the thread waits for; from the connecting of the socket until the answer it shuts the socket down, which wakes the
+`Interrupt` ends the request of a thread when a stop token is set. While an address is looked up, it sets the event that
+the thread waits for. From the moment the socket connects until the answer, it shuts the socket down, which wakes the
 thread within milliseconds. After `release` or the end of the `with` block nothing is shut down, however late the
 callback of the token runs, because the connection may carry another thread's write by then. A lock prevents this race.
-`begin` is called right before the first byte leaves: there the `check` may refuse the request, and from there on the
-`unsent` tokens no longer count. `ByteStream` ends an open stream; `Interrupt` covers everything before, where a silent
-server would hold the thread until the deadline.
+`begin` is called right before the first byte leaves. At this point the `check` may refuse the request, and from this
+point on the `unsent` token no longer counts. An open stream is ended by its `ByteStream`; `Interrupt` covers everything
+before, where a silent server would hold the thread until the deadline.
 
-`Fence` is a layer that lets a write pass only if its check does. It also holds in the runs of the controllers of all
-related clients, that is, of a client and the clients derived from it, which share connections: an elected controller
-cannot bypass it by another of these clients. It covers threads with a copy of the run's context, but not threads that a
-run started without one (see `core.scope`). Unrelated clients, and related ones outside of runs, are not fenced.
+`Fence` is a layer that lets a write pass only if its check does. In the runs of a controller whose client has the
+fence, the fence also applies to the writes of all related clients (a client and the clients derived from it, which
+share connections), so that an elected controller cannot bypass the fence with another of these clients. The fence
+covers threads that have a copy of the run's context, but not threads that a run started without a copy (see
+`core.scope`). It applies neither to unrelated clients nor to related clients outside of runs.
 
 `Reachability` is shared by all requests of a client. After a request without any answer (`lost`) the server counts as
 away until an answer comes. Until then watches take turns, the first after about a second, then one every 5 s, so that
-an outage costs one attempt every 5 s and not one per watch; calls are not held back. Attempts during an outage get 5 s
-to connect (see `connect_limit`): where packets are dropped silently, an attempt would otherwise still wait long after
-the server has come back.
+an outage costs one attempt every 5 s and not one per watch. Calls are not held back. Attempts during an outage get 5 s
+to connect (see `connect_limit`). With a longer limit, an attempt whose packets are dropped silently would still wait
+long after the server has come back.
 
 `RateLimit` is off by default, since the server has its own fairness and answers 429. It is a token bucket that holds
 `burst` tokens and gains `qps` a second. Attempts take tokens in the order in which they came, so no second has more
-than `qps + burst - 1` attempts. Watches are not counted. Neither are requests for Leases, whose holder would lose them
-by waiting. A wait that would pass the call's deadline fails at once; the call's stop token ends a wait.
+than `qps + burst - 1` attempts. Watches are not counted, and neither are requests for Leases, since a holder that waits
+would lose its Lease. A call whose wait would pass its deadline fails at once; the call's stop token ends a wait.
 """
 from __future__ import annotations
 
@@ -55,11 +56,12 @@ PROBE_SECONDS = 5.0
 PROBE_SPREAD = 0.5
 """The most seconds of random delay that are added, so that many programs do not try at the same moment."""
 FIRST_TRY = (0.8, 1.6)
-"""Seconds from the first failure to the first turn: a connection that broke by chance works again soon."""
+"""The range of the seconds from the first failure to the first turn. It is short, because a connection that broke by
+chance works again soon."""
 
 
 AT_ONCE = 0.5
-"""Seconds within which failed attempts count as one."""
+"""Attempts that fail within this many seconds count as one."""
 
 
 class Outage:
@@ -87,7 +89,7 @@ class Outage:
         return self._due
 
     def turn(self, now: float, draw: Callable[[], float]) -> float:
-        """0: it is the caller's turn to try now. Otherwise the seconds until the next possible turn."""
+        """0 if it is the caller's turn to try now; otherwise the seconds until the next possible turn."""
         with self._lock:
             left = self._due - now
             if left > 0:
@@ -97,9 +99,9 @@ class Outage:
 
 
 class Reachability:
-    """Whether the server of a client answers at all, and when it may be tried next. One for each client. Safe to use
-    from any thread; never blocks. Callers of `lost` and `turn` pass the time of one clock, and `draw`, which is
-    `random.Random().random`."""
+    """Whether the server of a client answers at all, and when it may be tried next. Each client has one. Safe to use
+    from any thread; never blocks. Callers of `lost` and `turn` pass the time, always of the same clock, and `draw`,
+    such as `random.Random().random`."""
 
     def __init__(self) -> None:
         self._outage: Outage | None = None
@@ -111,18 +113,18 @@ class Reachability:
         return self._outage
 
     def answered(self) -> None:
-        """The server answered something."""
+        """Note that the server answered something."""
         outage = self._outage
         if outage is not None:
             self._last_due = outage.due
             self._outage = None
 
     def lost(self, error: Exception, now: float, draw: Callable[[], float]) -> Outage:
-        """Record a request without any answer; returns the outage, which it began or continued."""
+        """Record a request without any answer; returns the outage, which is new or continues."""
         outage = self._outage
         if outage is None:
             first, last = FIRST_TRY
-            # A server that comes and goes is not tried more often than a server that is away.
+            # A server that comes and goes must not be tried more often than a server that is away.
             due = max(now + first + (last - first) * draw(), min(self._last_due, now + PROBE_SECONDS))
             outage = self._outage = Outage(error, now, due)
         else:
@@ -130,7 +132,7 @@ class Reachability:
         return outage
 
     def connect_limit(self, seconds: float) -> float:
-        """How long an attempt may take to connect; `seconds` is the limit without an outage."""
+        """How many seconds an attempt may take to connect now; `seconds` is the limit when there is no outage."""
         return seconds if self._outage is None else min(seconds, PROBE_SECONDS)
 
 
@@ -153,10 +155,10 @@ class RateLimit(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not (isinstance(self.qps, int | float) and 0 < self.qps < float("inf")):
-            raise ConfigError(f"RateLimit(qps={self.qps!r}): a number of calls a second above 0 is expected; "
+            raise ConfigError(f"RateLimit(qps={self.qps!r}): qps must be a number of calls a second above 0; "
                               "omit rate_limit for no limit")
         if type(self.burst) is not int or self.burst < 1:
-            raise ConfigError(f"RateLimit(burst={self.burst!r}): a whole number of calls, 1 or more, is expected")
+            raise ConfigError(f"RateLimit(burst={self.burst!r}): burst must be a whole number of at least 1")
 
 
 class _Bucket:
@@ -170,7 +172,8 @@ class _Bucket:
         self._full_at = float("-inf")  # when the bucket would be full if no more tokens were taken
 
     def take(self, deadline: float) -> float | None:
-        """Take a token and return the seconds until it is available; None, and no token, if that is past `deadline`."""
+        """Take a token and return the seconds until it is available. Return None, without taking a token, if none is
+        available by `deadline`."""
         with self._lock:
             now = self._clock.monotonic()
             full_at = max(self._full_at, now)
@@ -216,7 +219,7 @@ class Interrupt:
 
     def __init__(self, token: StopToken | None = None, *, unsent: StopToken | None = None,
                  check: Callable[[], None] | None = None) -> None:
-        """Without tokens nothing ends the request. `unsent` is a token that ends it only while nothing of it was sent.
+        """`token` ends the request at any time, `unsent` only while nothing of the request was sent; both may be None.
         `check` is called right before the first byte is sent; it refuses the request by raising."""
         self._token = token
         self._unsent = unsent
@@ -247,20 +250,22 @@ class Interrupt:
         self.release()
 
     def attach(self, connection: socket.socket) -> bool:
-        """The request is about to connect this socket, and may put TLS on it. Returns False if it must not connect
-        because a token was set before: a socket without a connection cannot be shut down. A copy of its descriptor is
-        kept, since the TLS layer takes the descriptor away; the copy still reaches the connection."""
+        """Note the socket that the request is about to connect. Returns False if a token is already set: the request
+        must not connect then, because a socket without a connection cannot be shut down. A copy of the socket's
+        descriptor is kept. If the request wraps the socket in TLS, the original descriptor is taken away, but the copy
+        still reaches the connection."""
         with self._lock:
             self._drop_copy()
             self._ours = True
             self._socket = self._copy = connection.dup()
-            if self.stopped:  # set before there was a socket
+            if self.stopped:  # a token was set before there was a socket
                 self._shut_down()
             return not self.stopped
 
     def begin(self, connection: Any) -> None:
-        """The first byte of the request is about to be sent on this socket, where its answer comes. Raises what the
-        check raises, and ConnectionAbortedError when a token was set before; then nothing is sent."""
+        """Note that the first byte of the request is about to be sent on this socket, on which the answer will come.
+        Raises whatever `check` raises, or ConnectionAbortedError if a token is already set. In both cases nothing is
+        sent."""
         if self._check is not None:
             self._check()
         with self._lock:
@@ -271,7 +276,7 @@ class Interrupt:
             self._socket = connection
 
     def wait(self, event: threading.Event, seconds: float) -> None:
-        """Block until `event` is set, which a token that ends the request also does, for `seconds` at most."""
+        """Block until `event` is set, for `seconds` at most. A token that ends the request sets the event, too."""
         with self._lock:
             self._wake = event.set
             if self.stopped:
@@ -281,11 +286,12 @@ class Interrupt:
             self._wake = None
 
     def release(self) -> bool:
-        """The request is done with its connection. Returns whether it was shut down before, and so is unusable."""
+        """Note that the request is done with its connection. Returns whether the connection was shut down (is
+        unusable)."""
         with self._lock:
             was_shut_down = self._ours and self.stopped and self._socket is not None
             self._ours = False
-            self._socket = self._check = None  # an idle connection still holds this, but not the call
+            self._socket = self._check = None  # an idle connection keeps this object, which must not keep the call
             self._drop_copy()
             return was_shut_down
 
@@ -301,7 +307,7 @@ class Interrupt:
         if self._wake is not None:
             self._wake()
         if isinstance(self._socket, socket.socket):
-            with suppress(OSError):  # it has ended by itself
+            with suppress(OSError):  # the connection has ended already
                 # Shut down the plain socket: SSLSocket.shutdown would remove the encryption while a thread reads.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
@@ -316,21 +322,22 @@ _LEAST = 0.001
 
 
 class Carrier(Protocol):
-    """The methods of a wire (client/wire) that this module needs."""
+    """The part of a wire (client/wire) that this module needs."""
 
     def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
-        """Send `call` once; `connect` is the limit in seconds for having a connection. Blocks for at most `left`
-        seconds, for a stream until the head of its answer is there; `interrupt`, which is notified of each step, may
-        end it. Raises TransportError."""
+        """Send `call` once, over a connection that must be there within `connect` seconds. Blocks until the answer, or
+        for a stream the head of the answer, has arrived; for at most `left` seconds. `interrupt` is notified of each
+        step, and may end the call. Raises TransportError."""
 
 
 def exchange(carrier: Callable[[], Carrier | None], config: Config, clock: Clock, reachability: Reachability,
              observer: Together, family: object) -> Send:
-    """Sends a call once, unchanged. `carrier` returns the current wire, None once the client is closed.
+    """Return the innermost `Send`, which sends a call once, unchanged. `carrier` returns the current wire; None once
+    the client is closed.
 
     `reachability` limits the time for connecting, and is notified of every answer; `observer` is notified of the
-    outcome of each attempt, including attempts that raised. The fences of the run for which the thread works apply if
-    the run is of this `family` of clients.
+    outcome of each attempt, including attempts that raised. If the calling thread works for a run, and the run's
+    controller uses this `family` of clients, the run's fences apply.
     """
     server = urlsplit(config.cluster_url).netloc
     host = server.rpartition("@")[2]
@@ -374,7 +381,7 @@ def exchange(carrier: Callable[[], Carrier | None], config: Config, clock: Clock
             if interrupt.stopped:
                 raise _given_up(call, interrupt, sent=error.sent) from None
             raise
-        if interrupt.stopped:  # then what looks like an answer may be only its beginning
+        if interrupt.stopped:  # what looks like a whole answer may then be only its beginning
             if answer.response is not None:
                 answer.response.close()
             raise _given_up(call, interrupt, sent=True)
@@ -406,7 +413,7 @@ READS = frozenset(("GET", "HEAD", "OPTIONS"))
 
 class Fence:
     """A layer that calls `check(call)` before each attempt of a write, and again right before its first byte is sent,
-    since a name look-up and connecting lie between. The check refuses by raising. Safe from any thread.
+    since a name look-up and connecting may take long. The check refuses by raising. Safe to use from any thread.
     """
 
     def __init__(self, check: Callable[[Call], None]) -> None:

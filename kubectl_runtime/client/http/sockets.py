@@ -1,12 +1,12 @@
 """Sockets with a deadline for the whole request, TLS within TLS, and the client's `ssl.SSLContext`.
 
 - `ApiSocket` and `ApiTlsSocket` have a `deadline` on `time.monotonic`, after which every read and write raises
-  TimeoutError; None means the socket's own timeout. That timeout starts again with each piece that arrives, so a peer
-  that sends one byte a second could hold a reader indefinitely.
+  TimeoutError. Without a deadline (None) the socket's own timeout applies. A timeout alone is not enough: it starts
+  again with each piece that arrives, so a peer that sends one byte a second could hold a reader indefinitely.
 - `TlsInTls` is TLS over the TLS of a proxy: the part of a socket that http.client, urllib3 and websockets use.
-- With a CA of the cluster only that CA is trusted, without one the system's CAs. `TlsSource` gives each new connection
-  the current context: a CA file that was replaced is read again; while it cannot be used, the last context stays in use
-  and one warning is logged.
+- If the cluster's CA is given, only that CA is trusted, otherwise the system's CAs. `TlsSource` gives each new
+  connection the current context: a CA file that was replaced is read again. While the new file cannot be used, the last
+  context stays in use and one warning is logged.
 - `LineSplitter` cuts a stream of bytes into lines.
 """
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ApiSocket(socket.socket):
 
     deadline: float | None = None
     suppress_ragged_eofs = True
-    """Unused here; see `TlsInTls`."""
+    """Not used in this class; see `TlsInTls`."""
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """As in the base class, but blocks only until the deadline."""
@@ -135,8 +135,8 @@ class TlsInTls:
         return bytes(buffer[:self.recv_into(buffer)])
 
     def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002 - a socket's
-        """Send a part of `data`; returns its length. If it would block it raises SSLWantWriteError and must be called
-        again with the same data, as OpenSSL requires."""
+        """Send a part of `data`; returns the length of that part. Raises SSLWantWriteError if it would block; it must
+        then be called again with the same data, as OpenSSL requires."""
         if not self._taken:
             self._taken = self._tls.write(memoryview(data)[:_RECORD])
         self._flush()
@@ -228,8 +228,8 @@ _CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE
 
 
 class TlsSource:
-    """Makes the TLS context for connections to the API server, a new one when its files were replaced. Safe to use from
-    any thread; blocks only for file access."""
+    """Makes the TLS context for connections to the API server, and a new context when its files were replaced. Safe to
+    use from any thread; blocks only for file access."""
 
     def __init__(self, *, ca: FollowedFile | bytes | None, ca_source: str = "the CA", insecure: bool = False,
                  certificate: ClientCertificate | None = None) -> None:
@@ -246,7 +246,7 @@ class TlsSource:
     def current(self) -> ssl.SSLContext:
         """The context for a connection that is made now."""
         if self._context is None:
-            # The system's CAs are read at the first connection: there are many, and they need no check before.
+            # The system's CAs are read only at the first connection: there are many, and they need no earlier check.
             self._context = self._built()
         if self._insecure or not isinstance(self._ca, FollowedFile) or not self._ca.has_changed():
             return self._context
@@ -266,9 +266,9 @@ class TlsSource:
     def explain(self, error: ssl.SSLError) -> None:
         """Add to `error`, from a failed connection, the name of the file or data that caused it."""
         if isinstance(error, ssl.SSLCertVerificationError):
-            about = f"trusted is what is in {self._ca_source}"
+            about = f"trusted CAs: {self._ca_source}"
         elif "ALERT" in (error.reason or "").upper() and self._certificate is not None:
-            about = f"shown was {self._certificate.source}"
+            about = f"the server was shown {self._certificate.source}"
         else:
             return
         if about not in str(error.strerror):
@@ -284,8 +284,8 @@ def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool
                   certificate: ClientCertificate | None = None) -> ssl.SSLContext:
     """A context for connections to the API server.
 
-    `ca`: PEM (with any text between the certificates); With None the system's CAs are trusted. `insecure` verifies
-    nothing. Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable.
+    `ca`: PEM, with any text between the certificates; None trusts the system's CAs. `insecure` verifies nothing. Raises
+    ConfigError, naming `ca_source` or the client certificate, when either is unusable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -312,13 +312,13 @@ def _trust(context: ssl.SSLContext, ca: bytes, source: str) -> None:
 
 
 LARGEST_OBJECT = 16 << 20
-"""The most bytes of one object, as in client-go: of an answer that holds one, of an event, and of a line of text that
-is kept whole. (An API server itself takes 3 MiB.)"""
+"""The most bytes of one object, as in client-go. The limit applies to an answer that holds one object, to a watch
+event, and to a line of text that is kept whole. (An API server itself accepts 3 MiB.)"""
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines, in linear time however they arrive. A line may have any length; `held` shows
-    how much of an unfinished line is kept."""
+    """Cuts a stream of bytes into lines, in linear time, however the bytes arrive. A line may have any length; `held`
+    is the number of kept bytes of an unfinished line."""
 
     __slots__ = ("_begun", "held")
 
@@ -350,7 +350,7 @@ class LineSplitter:
         return b"".join(self._begun)
 
     def take(self) -> bytes:
-        """Return the bytes after the last newline and forget them; the line goes on after them."""
+        """Return the bytes after the last newline and forget them; the next bytes continue the same line."""
         taken, self.held = self.rest(), 0
         self._begun.clear()
         return taken

@@ -1,7 +1,7 @@
 """`WireRules`: the connection settings of a client: its proxy, the trusted CAs, and its client certificate.
 
-The rules are complete, and checked, when the client is made. The wire itself (client/wire), which needs requests, is
-built from them at the first call.
+The rules are complete and checked when the client is made. The wire itself (client/wire), which needs requests, is
+built from the rules at the first call.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class WireRules:
     (client/wire/carrier.py)."""
 
     config: Config
-    """The Config, with the proxy that is used."""
+    """The Config, whose `proxy_url` is the proxy that is used."""
     connections: int
     proxy: str | None = field(default=None, repr=False)
     verify: bool | str | os.PathLike[str] | None = True
@@ -48,9 +48,9 @@ class WireRules:
     auth: Callable[[PreparedRequest], PreparedRequest] | None = field(default=None, repr=False)
     hooks: tuple[Callable[..., Any], ...] = ()
     mounted: BaseAdapter | None = None
-    """The session's adapter, which carries everything instead of the library's own adapters."""
+    """The session's adapter, which carries every call in place of the library's own adapters."""
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The arguments that its `send` gets with each request."""
+    """The arguments that the adapter's `send` gets with each request."""
 
     @classmethod
     def of(cls, config: Config, *, connections: int, proxy: str | None = None, trust_env: bool = True) -> Self:
@@ -59,13 +59,13 @@ class WireRules:
         with frames_hidden():
             used: str | None = secret(_proxy(config, proxy, trust_env))
         if used != config.proxy_url and not config.withholds_credentials:
-            # An explicit proxy may lead away from loopback, where credentials would not have left the machine.
+            # A loopback URL keeps credentials on this machine, but an explicit proxy may be on another machine.
             config = replace(config, proxy_url=used)
         return cls(config, connections, used)
 
     def tls(self, certificate: ClientCertificate | None) -> TlsSource | None:
-        """Trust and identity of new connections; `certificate` is used unless a session's certificate outranks it. None
-        if the library makes no TLS connections. Raises ConfigError."""
+        """Trust and identity of new connections; `certificate` is used unless a session's certificate outranks it.
+        Returns None if the library makes no TLS connections. Raises ConfigError."""
         if self.mounted is not None or not self.config.cluster_url.startswith("https"):
             return None
         ca: FollowedFile | bytes | None = self.config.ca()

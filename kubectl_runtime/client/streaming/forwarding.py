@@ -11,11 +11,11 @@ port of a Pod.
 
 Port number i uses channel 2i for data and 2i + 1 for errors; each channel begins with the port in two bytes,
 little-endian (Kubernetes, `kubelet/pkg/cri/streaming/portforward/websocket.go`). Each port is one connection to the
-Pod; for another connection open another port-forward. The subprotocol cannot half-close a connection or end a single
+Pod. For another connection, open another port-forward. The subprotocol cannot half-close a connection or end a single
 port.
 
-Each connection to a `LocalPort` is a separate port-forward with two threads, one for each direction. When its local
-side has ended, it still receives what the Pod sends, until nothing has come for some seconds.
+Each connection to a `LocalPort` is a separate port-forward with two threads, one for each direction. When the local
+side has ended, the connection still receives what the Pod sends, until nothing has come for some seconds.
 """
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ class ForwardedPort:
         self._channels, self._data, self._errors = channels, 2 * index, 2 * index + 1
 
     def sendall(self, data: bytes) -> None:
-        """Send all of `data`. Blocks while the Pod does not read and 1 MiB is unsent. Raises TransportError when the
-        connection has ended or the port failed."""
+        """Send all of `data`. Blocks while 1 MiB is unsent because the Pod does not read. Raises TransportError when
+        the connection has ended or the port failed."""
         self._raise()
         self._channels.write(self._data, data)
 
     def recv(self, timeout: Duration | None = None) -> bytes:
-        """The next bytes; empty at the end. Blocks until there are some, `timeout` at most.
+        """The next bytes; empty at the end. Blocks until bytes have come, `timeout` at most.
 
         Raises RequestTimeout, and TransportError for a broken connection and a failed port (for example if no process
-        listens on it); bytes that came before are returned first.
+        listens on it). Bytes that came before the failure are returned first.
         """
         found = self._channels.read(self._data, None if timeout is None else seconds(timeout), or_on=self._errors)
         if not found:
@@ -138,7 +138,7 @@ class PortChannels(Channels):
 log = guarded_logger(__name__)
 
 LINGER = 5.0
-"""Seconds without a byte from the Pod after which a connection whose local side has ended is closed."""
+"""A connection whose local side has ended is closed when the Pod has sent nothing for this many seconds."""
 
 JOIN_SECONDS = 2.0
 """Seconds for which `close` waits for the threads, which end in milliseconds."""
@@ -159,17 +159,18 @@ class LocalPort:
     """
 
     def __init__(self, connect: Callable[[], PortForward], remote: int, *, host: str, port: int) -> None:
-        """`connect` opens a port-forward of the single port `remote`. It is called once here, so that a missing Pod is
-        reported at once. Raises what `connect` raises, and OSError if the local port is not available."""
+        """`connect` opens a port-forward of the single port `remote`. It is called once by this constructor, so that a
+        missing Pod is reported at once. Raises what `connect` raises, and OSError if the local port is not
+        available."""
         self._connect, self._remote = connect, remote
         connect().close()
         try:
             self._listener = socket.create_server((host, port))
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}; 0 takes any port "
-                          "that is free") from error
+            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}; port 0 takes any "
+                          "free port") from error
         self.host = host
-        """The address on which it listens."""
+        """The address on which the port listens."""
         self.port: int = self._listener.getsockname()[1]
         """The local port."""
         self._wake, self._woken = socket.socketpair()
@@ -248,7 +249,7 @@ class _Connection:
                         Thread(target=self._down, name=f"{threading.current_thread().name}, back", daemon=True))
 
     def run(self) -> None:
-        """Copy in both directions until either side has ended."""
+        """Copy in both directions until the Pod's side has ended, or until the Pod is silent after the local end."""
         self.threads[1].start()
         try:
             while piece := self._peer.recv(_PIECE):
@@ -261,7 +262,7 @@ class _Connection:
             self.close()
 
     def close(self) -> None:
-        """End both sides; their threads notice. Safe to repeat."""
+        """End both sides, which also ends their threads. Safe to repeat."""
         self._ended.set()
         self._on_end(self)
         with suppress(OSError):  # it has ended by itself

@@ -4,8 +4,8 @@
         for line in log.lines():
             print(line)
 
-One thread reads; setting the stop token ends the iteration, also while it waits. A log is bytes: in text, bytes that
-are not UTF-8 become U+FFFD, and a character that the transport has split is joined again.
+One thread reads. Setting the stop token ends the iteration, even while it waits. A log is bytes: when it is read as
+text, bytes that are not UTF-8 become U+FFFD, and a character that the transport has split is joined again.
 """
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class LogStream:
         return decoded(self)
 
     def lines(self) -> Iterator[str]:
-        """The lines, without their newlines; the last one may be unfinished. A line of more than 16 MiB comes in parts.
-        Blocks and raises like `text`."""
+        """The lines, without their newlines; the last line may be unfinished. A line of more than 16 MiB comes in
+        parts. Blocks and raises like `text`."""
         return decoded_lines(self)
 
     def close(self) -> None:
-        """Close the connection. For the reading thread; others set the stop token. Safe to repeat."""
+        """Close the connection, in the reading thread only; other threads set the stop token. Safe to repeat."""
         self._stream.close()
 
     def __enter__(self) -> Self:

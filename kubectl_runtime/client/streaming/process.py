@@ -60,7 +60,7 @@ class Channels:
         self._websocket: WebSocket | None = None
 
     def carried_by(self, websocket: WebSocket) -> None:
-        """Set the websocket for `read` and `write`; the websocket was made with this inbox."""
+        """Set the websocket for `read` and `write`. The websocket must have been made with this inbox."""
         self._websocket = websocket
 
     @property
@@ -91,10 +91,10 @@ class Channels:
     # These are called from any thread
 
     def read(self, channel: int, timeout: float | None = None, *, or_on: int | None = None) -> bytes:
-        """The next bytes of `channel`; empty at its end, and when something came on channel `or_on` instead. Blocks
-        until there are some.
+        """The next bytes of `channel`; empty at its end, or when something came on channel `or_on` instead. Blocks
+        until then.
 
-        Raises RequestTimeout after `timeout` seconds, and TransportError when the connection broke; bytes that came
+        Raises RequestTimeout after `timeout` seconds, and TransportError when the connection broke. Bytes that came
         before are returned first.
         """
         with self.websocket.condition:
@@ -106,9 +106,9 @@ class Channels:
             return piece
 
     def gathered(self, channel: int, is_enough: Callable[[bytes], bool], timeout: float | None = None) -> bytes:
-        """All bytes of `channel`, once `is_enough` is true for them or no more will come. They stay there, so that any
-        number of threads may wait for them. Blocks until then. Raises like `read`, but if the connection broke after
-        some bytes came it returns these.
+        """All bytes of `channel`. Blocks until `is_enough` is true for them or no more bytes will come. The bytes stay
+        in the channel, so that any number of threads may wait for them. Raises like `read`, except that it returns the
+        bytes that came before the connection broke, if there are any.
 
         `is_enough` is called with the condition held, also by the websocket's thread.
         """
@@ -128,7 +128,7 @@ class Channels:
             return found
 
     def _next(self, channel: int, timeout: float | None, or_on: int | None) -> bytes:
-        """Like `read`, but without taking the condition, which the caller holds."""
+        """Like `read`, but the caller must hold the condition."""
         websocket = self.websocket
         arrived = websocket.wait(lambda: bool(self._pieces.get(channel)) or channel in self._ended
                                  or (or_on is not None and bool(self._pieces.get(or_on))), timeout)
@@ -141,7 +141,7 @@ class Channels:
         return b""
 
     def held_text(self, channel: int) -> str | None:
-        """The data received on `channel` so far, as text, without removing it; None when nothing has."""
+        """The data received on `channel` so far, as text, without removing it; None if nothing was received."""
         with self.websocket.condition:
             pieces = self._pieces.get(channel)
             return b"".join(pieces).decode("utf-8", "replace") if pieces else None
@@ -158,7 +158,7 @@ class Channels:
         half-close."""
         if self.websocket.protocol != V5:
             raise DiscoveryError(f"{self.websocket.operation}: the server speaks {self.websocket.protocol}, which "
-                                 f"cannot end stdin and leave the rest open; that needs {V5} (Kubernetes 1.30)")
+                                 f"cannot end stdin alone; this needs {V5} (Kubernetes 1.30)")
         self.websocket.send(bytes((CLOSE_SIGNAL, channel)))
 
 
@@ -185,7 +185,7 @@ class CompletedExec:
 class ExecFailed(KubeError):
     """A process in a container ended with an exit code other than 0: raised by `run(check=True)`.
 
-    `completed` has the code and the output, which the message leaves out: it may hold secrets.
+    `completed` has the exit code and the output. The message leaves the output out, since it may hold secrets.
 
     >>> server.kubelet.exec("web-0", lambda call: (call.stderr.write(b"no such table"), 3)[1])
     >>> try:
@@ -211,13 +211,13 @@ class ProcessInput:
         self._channels = channels
 
     def write(self, data: bytes) -> None:
-        """Send `data`. Blocks while the process does not read and 1 MiB is unsent. Raises TransportError when the
+        """Send `data`. Blocks while 1 MiB is unsent because the process does not read. Raises TransportError when the
         process or the connection has ended."""
         self._channels.write(STDIN, data)
 
     def close(self) -> None:
-        """End the input, so that the process reads its end; its output goes on. Raises DiscoveryError for a server
-        before Kubernetes 1.30, which cannot end only the input."""
+        """End the input: the process reads the end of its input, and its output goes on. Raises DiscoveryError for a
+        server before Kubernetes 1.30, which cannot end only the input."""
         self._channels.end(STDIN)
 
 
@@ -228,14 +228,15 @@ class ProcessOutput:
         self._channels, self._channel = channels, channel
 
     def read(self, timeout: Duration | None = None) -> bytes:
-        """The next piece; empty at the end. Blocks until it comes, at most `timeout` seconds (None: without limit).
-        Raises RequestTimeout after that, and TransportError if the connection broke before the process ended."""
+        """The next piece; empty at the end. Blocks until a piece comes, at most `timeout` seconds (None: without
+        limit). Raises RequestTimeout when this time is up, and TransportError if the connection broke before the
+        process ended."""
         try:
             return self._channels.read(self._channel, None if timeout is None else seconds(timeout))
         except RequestTimeout:
             raise
         except TransportError:
-            # A node sends the status last, after all output: if it has come, nothing is missing
+            # A node sends the status last, after all output, so if the status has come, no output is missing
             if _status((self._channels.held_text(ERROR) or "").encode()) is None:
                 raise
             return b""
@@ -255,7 +256,7 @@ class AttachedProcess:
     r"""A process in a container, attached by `Api.exec` or `Api.attach`: its standard input and output, and its end.
 
     A context manager: leaving it closes the connection; the process may go on. Safe to use from any thread, but each
-    output must be read by one thread. Reads block until there is something, or the process ends.
+    output must be read by one thread. Reads block until there is output, or the process ends.
 
     >>> server.kubelet.exec("web-0", lambda call: call.stdout.write(b"hello\n") and 0)
     >>> with Api.namespaced(client, Pod, "default").exec("web-0", ["echo", "hello"]) as process:
@@ -299,8 +300,8 @@ class AttachedProcess:
     def status(self, timeout: Duration | None = None) -> Status:
         """How the process ended: Success, or Failure with reason NonZeroExitCode or with the reason why it did not run.
 
-        Blocks until it has ended, `timeout` at most. Raises RequestTimeout, and TransportError when the connection
-        broke (or the server closed it) before, or sent something other than a Status.
+        Blocks until the process has ended, `timeout` at most. Raises RequestTimeout, and TransportError when the
+        connection ended before a Status came, or when something other than a Status came.
         """
         channels = self._channels
         content = channels.gathered(ERROR, _is_whole, None if timeout is None else seconds(timeout))
@@ -312,7 +313,7 @@ class AttachedProcess:
         return found
 
     def returncode(self, timeout: Duration | None = None) -> int:
-        """The exit code. Blocks and raises like `status`, and ApiError for a process that could not be run."""
+        """The exit code. Blocks and raises like `status`; raises ApiError for a process that could not be run."""
         status = self.status(timeout)
         if status.status == "Success":
             return 0
@@ -326,7 +327,7 @@ class AttachedProcess:
         """Send `input` and end it, read all output, wait for the end, and close the connection.
 
         Blocks until the process has ended, `timeout` at most for all of it. Raises like `returncode`, and like
-        `stdin.close` when there is a stdin; with `check` also ExecFailed for an exit code other than 0.
+        `stdin.close` when there is a stdin. With `check`, also raises ExecFailed for an exit code other than 0.
         """
         clock = self._channels.websocket.clock
         deadline = math.inf if timeout is None else clock.monotonic() + seconds(timeout)
@@ -350,7 +351,7 @@ class AttachedProcess:
         return completed
 
     def _feed(self, input: bytes, left: Callable[[], float | None]) -> None:
-        """Send `input`, and its end. A process may end before it has read all of it; that is no error."""
+        """Send `input`, and its end. It is no error if the process ends before it has read all of the input."""
         pieces = (input[begin:begin + _PIECE] for begin in range(0, len(input), _PIECE))
         try:
             for piece in pieces:
@@ -387,8 +388,8 @@ def _status(content: bytes) -> Status | None:
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether the bytes of a status can be judged: they are complete, are not the beginning of a status, or are too
-    many. A status may come in several messages."""
+    """Whether no further bytes of a status are needed, because the bytes are complete, are not the beginning of a
+    status, or are too many. A status may come in several messages."""
     if len(content) > _LONGEST_STATUS:
         return True
     begin, end = content.lstrip()[:1], content.rstrip()[-1:]

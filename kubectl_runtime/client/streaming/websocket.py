@@ -1,22 +1,22 @@
 """`WebSocket`: messages over one websocket. A thread of its own owns the socket, which no other thread touches.
 
     open       the thread reads while the inbox has room, writes what is queued, answers pings, and pings each 60 s
-    closing    `close` was called: what is queued is written, then a close frame; it waits 1 s at most for the peer's
+    closing    `close` was called: queued data and a close frame are written; the peer's close frame is awaited for 1 s
     ended      cleanly (a close frame came, or `close`), or with the error that broke it; the socket is closed
 
-A slow reader slows the server down: with 1 MiB unread nothing more is read from the socket, unless a reader waits for
-bytes that have not come. So a program that waits for one channel while another fills up does not block forever; the
-inbox holds the other channel's bytes. Writers wait while 1 MiB is unsent.
+A slow reader slows the server down: while 1 MiB is unread, nothing more is read from the socket, unless a reader waits
+for bytes that have not come. With this exception, a program that waits for one channel while another fills up does not
+block forever; the inbox holds the other channel's bytes. Writers wait while 1 MiB is unsent.
 
 The handshake (RFC 6455, section 4.1) is a call of the client like any GET, so that credentials, headers, proxies, TLS,
 retries and the user's layers apply; a refusal is an ApiError with the server's Status. The socket of the 101 answer is
 kept, with the bytes that the server sent after the head.
 
 `WebSocketThread` sleeps in a selector until the socket or a caller has work for it; `condition` guards all shared
-state. `FrameReader` decodes frames, and is the only user of websocket-client: `feed` takes bytes of the socket,
-`messages` yields whole messages as (opcode, content). Fragments are joined; control frames may come between them. It
-raises TransportError for anything but a websocket, and for a message above 32 MiB. `Inbox` receives the messages;
-`Messages` is the plain inbox.
+state. `FrameReader` decodes frames, and is the only user of websocket-client: `feed` takes bytes from the socket,
+`messages` yields whole messages as (opcode, content). Fragments are joined; control frames may come between fragments.
+`FrameReader` raises TransportError for bytes that are not a websocket's, and for a message above 32 MiB. `Inbox`
+receives the messages; `Messages` is the plain inbox.
 """
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def upgrading(request: Request, protocols: Sequence[str]) -> tuple[Request, str]
 
 
 def opened(response: Response, request: Request, key: str, protocols: Sequence[str]) -> Opened:
-    """The websocket that `response` opens. Raises TransportError for an answer that does not open one, and then closes
-    the connection."""
+    """The websocket that `response` opens. If the answer does not open a websocket, closes the connection and raises
+    TransportError."""
     try:
         return _opened(response, request.operation, key, protocols)
     except BaseException:
@@ -115,7 +115,7 @@ def _buffered(file: Any) -> bytes:
     """The bytes that were read from the socket together with the answer's head."""
     try:
         found: bytes = file.peek()
-    except OSError:  # nothing has come yet, or the connection broke, as the next read will find
+    except OSError:  # nothing has come yet, or the connection broke, which the next read will report
         return b""
     return found
 
@@ -123,7 +123,8 @@ def _buffered(file: Any) -> bytes:
 TEXT, BINARY, CLOSE, PING, PONG = (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CLOSE, ABNF.OPCODE_PING,
                                    ABNF.OPCODE_PONG)
 LONGEST_MESSAGE = 32 << 20
-"""Bytes; the limit of golang.org/x/net/websocket, which kubelets use. (They send some 32 KiB at once.)"""
+"""The most bytes of a message: the limit of golang.org/x/net/websocket, which kubelets use. (Kubelets send about 32 KiB
+at once.)"""
 _DATA = (TEXT, BINARY, ABNF.OPCODE_CONT)
 
 
@@ -147,7 +148,8 @@ class FrameReader:
         self._unread += data
 
     def messages(self) -> Iterator[tuple[int, bytes]]:
-        """Yield whole messages until more bytes are needed; the iteration may be left and begun again at any item."""
+        """Yield whole messages until more bytes are needed. The caller may stop the iteration at any item and start a
+        new one later."""
         try:
             while self._unread:
                 found = self._frames.recv_frame()
@@ -169,8 +171,8 @@ class FrameReader:
             raise TransportError(f"what came is not a websocket: {error}") from None
 
     def _take(self, size: int) -> bytes:
-        """websocket-client reads through this. When this raises, it keeps its part of a frame and continues from there.
-        """
+        """Return at most `size` unread bytes, for websocket-client. After BlockingIOError, websocket-client keeps the
+        part of the frame that it has, and continues from there later."""
         if not self._unread:
             raise BlockingIOError
         if self._taken > LONGEST_MESSAGE:
@@ -242,7 +244,7 @@ class WebSocketThread:
 
     def __init__(self, opened: Opened, operation: str, *, inbox: Inbox | None = None, stops: Iterable[StopToken] = (),
                  clock: Clock = SYSTEM_CLOCK) -> None:
-        """`operation` names the request in errors. It ends when one of `stops` is set. Starts the thread."""
+        """`operation` names the request in errors. The websocket ends when one of `stops` is set. Starts the thread."""
         self.protocol = opened.protocol
         """The subprotocol that the server chose."""
         self.operation = operation
@@ -278,7 +280,7 @@ class WebSocketThread:
 
     @property
     def error(self) -> TransportError | None:
-        """Why it ended; None while it is open, and after a clean end."""
+        """Why the websocket ended; None while it is open, and after a clean end."""
         return self._error
 
     def _stop(self) -> None:
@@ -299,7 +301,7 @@ class WebSocketThread:
     def _wake(self) -> None:
         if self._asleep:
             self._asleep = False
-            with contextlib.suppress(OSError):  # it is full of wake-ups already
+            with contextlib.suppress(OSError):  # the waker is full: the thread will wake anyway
                 self._waker.send(b"\0")
 
     def _may_read(self) -> bool:
@@ -498,7 +500,7 @@ class WebSocket(WebSocketThread):
             self._wake()
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """The next message; None after a clean end. Only for a websocket with its default inbox.
+        """The next message; None after a clean end. Usable only for a websocket with its default inbox.
 
         Blocks until there is one. Raises TransportError for a broken connection, RequestTimeout after `timeout`
         seconds.
@@ -518,7 +520,7 @@ class WebSocket(WebSocketThread):
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait, with the condition held, for `ready()`, the end, or `timeout` seconds; returns the last `ready()`.
 
-        The websocket's thread also calls `ready`, with the condition held; it must change nothing.
+        The websocket's thread also calls `ready`, with the condition held; `ready` must change nothing.
         """
         if ready():
             return True

@@ -1,9 +1,9 @@
 """`RequestsCarrier`: the wire of one process with one client certificate; each call goes through one of two adapters.
 
 A call goes from `ApiAdapter.carry` to a connection and back, bypassing the request and answer classes of requests and
-urllib3, which cost as much CPU time as the rest of the call. A stream, a call of a given session, and any call while
-something (`responses`, a tracer) replaces `HTTPAdapter.send`, goes through that `send`, with a prepared request that is
-built directly, not by `Session.prepare_request`.
+urllib3, which cost as much CPU time as the rest of the call. The exceptions are streams, calls of a client that was
+given a session, and all calls while something (`responses`, a tracer) replaces `HTTPAdapter.send`. These go through
+`HTTPAdapter.send`, with a prepared request that is built directly, not by `Session.prepare_request`.
 
 The client reads its settings from a `requests.Session` once:
 
@@ -13,8 +13,8 @@ The client reads its settings from a `requests.Session` once:
 - headers: those that differ from requests' defaults; hooks: the response hooks; trust_env: False ignores environment
   proxies
 
-It does not use netrc, cookies, redirects, environment CA bundles or `params`. With `use_session_send` requests go
-through `Session.send` (for mocks of it); session adapters, `responses` and requests_mock work without it.
+The client does not use netrc, cookies, redirects, environment CA bundles or `params`. With `use_session_send` requests
+go through `Session.send` (for mocks of it); session adapters, `responses` and requests_mock work without it.
 
 `ApiAdapter` is the requests adapter to one API server; a client has two, one for calls and one for streams. It keeps
 `HTTPAdapter.send` and replaces the steps around it that depend only on the server: one connection pool with the
@@ -96,9 +96,9 @@ def _socket_options() -> list[tuple[int, int, int]]:
 
 
 class _IdleConnections:
-    """The idle connections of a pool, most recently used first. urllib3 sees no limit, as it would log each connection
-    beyond it, but only `limit` connections are kept. It has the methods of LifoQueue that urllib3 uses, without locks:
-    no thread waits for a connection here, and the ends of a deque are safe from any thread."""
+    """The idle connections of a pool, most recently used first. Only `limit` connections are kept, but urllib3 is shown
+    no limit, because it would log each connection above the limit. The class has the methods of LifoQueue that urllib3
+    uses, without locks: no thread waits for a connection here, and the ends of a deque are safe from any thread."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -107,7 +107,7 @@ class _IdleConnections:
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:  # noqa: ARG002 - urllib3's
         if item is None:  # urllib3 fills its queue with empty places; this class keeps only connections
             return
-        if item.limits.interrupt.release():  # it shut this connection down, so the next request on it would fail
+        if item.limits.interrupt.release():  # the connection was shut down, so its next request would fail
             item.close()
         if len(self._idle) >= self.limit:
             item.close()
@@ -152,9 +152,9 @@ class _Pool(HTTPConnectionPool):
 
     def exchange(self, method: str, url: str, body: bytes | None, headers: Any, limits: Limits
                  ) -> tuple[ApiConnection, WholeAnswer | QuickResponse]:
-        """Send a request on one of the connections; returns it and the answer. The caller reads the answer, and then
-        gives the connection to `_put_conn` or closes it. Raises urllib3's exceptions, and TimeoutError while the answer
-        is awaited."""
+        """Send a request on one of the connections; returns the connection and the answer. The caller must read the
+        answer, and then give the connection to `_put_conn` or close it. Raises urllib3's exceptions, and TimeoutError
+        if the answer does not come in time."""
         connection: Any = self._get_conn()
         connection.limits = limits
         limits.sent = awaited = False
@@ -175,7 +175,7 @@ class _Pool(HTTPConnectionPool):
 
 
 def _reason(error: BaseException) -> Exception | None:
-    """urllib3's exception for one of a connection; None if it is none."""
+    """The exception that urllib3 makes of `error`, if a connection raised it; None for any other exception."""
     if not isinstance(error, _FAILED):
         return None
     if isinstance(error, ssl.SSLError):  # ssl.CertificateError is one
@@ -194,7 +194,7 @@ class _TlsPool(_Pool, HTTPSConnectionPool):
 
 
 _SENT_IN_VAIN = frozenset((errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE))
-"""Errors of sending after which the server's answer may still be there: it has ended the connection. As in urllib3."""
+"""Errors while sending that mean that the server has ended the connection, perhaps after an answer. As in urllib3."""
 _FAILED = (urllib3.exceptions.TimeoutError, HTTPException, OSError, ProtocolError, SSLError, ProxyError)
 """Exceptions that a connection may raise."""
 
@@ -243,12 +243,12 @@ class ApiAdapter(HTTPAdapter):
                 idle.limit = self._limit
 
     def close(self) -> None:
-        """Close the idle connections at once, and those in use when their answer has been read."""
+        """Close the idle connections at once, and connections in use when their answer has been read."""
         super().close()  # forgets its pools and leaves their connections to the garbage collector
         self._pool.close()
 
     def _make_pool(self, via: Proxy | None, tls: TlsSource | None, server_hostname: str | None) -> _Pool:
-        """The pool of connections to the server. The proxy is not given to urllib3, which would route by it itself."""
+        """The pool of connections to the server. The proxy is hidden from urllib3, which would route by it itself."""
         options: dict[str, Any] = {"maxsize": self._limit, "block": False, "socket_options": _socket_options()}
         if via is not None:
             options["via"] = via
@@ -296,7 +296,7 @@ class ApiAdapter(HTTPAdapter):
     # The steps of HTTPAdapter.send
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
-        """The only pool, whatever the arguments: all of them were fixed when it was made."""
+        """The only pool; the arguments are ignored, since everything was fixed when the pool was made."""
         return self._pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
@@ -372,7 +372,7 @@ class RequestsCarrier:
         except (ValueError, TypeError) as error:
             if rules.session is not None:  # the user's adapter or hook
                 raise
-            # A layer caused this: the client's own part was checked before. Headers are not shown.
+            # A layer caused this, since the client's own part was checked before. Headers are not shown.
             unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
             problem = RequestError(f"{call.request.operation}: a layer changed the call so that it cannot be sent: "
                                    f"{'a header has characters that cannot be sent' if unsendable else error}")
@@ -382,11 +382,11 @@ class RequestsCarrier:
         raise problem
 
     def _hooked(self, response: Response, call: Call, arguments: dict[str, Any]) -> Response:
-        """The response as changed by the session's hooks. A hook may read the body, and requests would not check that
-        it is whole, so it is read before."""
+        """The response as changed by the session's hooks. The body is read before a hook can read it, because requests
+        would not check that the body is whole."""
         if not call.streaming:
             response._content = whole_body(response, call, self._clock)
-        for hook in self._rules.hooks:  # as requests calls them: each may replace the response
+        for hook in self._rules.hooks:  # as in requests, each hook may replace the response
             response = hook(response, **arguments) or response
         return response
 
@@ -396,8 +396,8 @@ class RequestsCarrier:
             self.calls.grow(size)
 
     def close(self) -> None:
-        """Close idle connections at once, and those in use when their answer has been read. An adapter of the program
-        is left to the program."""
+        """Close idle connections at once, and connections in use when their answer has been read. A program must close
+        its own adapter."""
         if self._rules.mounted is None:
             self.calls.close()
             self.streams.close()
@@ -426,7 +426,7 @@ def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: P
 
 
 def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
-    """The request for requests. `plain`: only urllib3 will look at its headers, so a dict will do."""
+    """The call as a request of requests. `plain`: only urllib3 will look at its headers, so they may be a dict."""
     prepared = PreparedRequest()
     prepared.method = call.request.method
     prepared.url = call.url
@@ -483,8 +483,8 @@ def rules_with(session: requests.Session | None, config: Config, *, connections:
     try:
         mounted = session.get_adapter(config.cluster_url)
     except requests.exceptions.InvalidSchema:
-        raise ConfigError(f"the session has no adapter for {config.cluster_url}: mount one, or leave requests' own "
-                          "where they are") from None
+        raise ConfigError(f"the session has no adapter for {config.cluster_url}: mount one, or keep requests' own "
+                          "adapters") from None
     if through_session or not _is_default(mounted):
         rules.mounted, rules.arguments = mounted, _arguments(session, rules)
     else:
@@ -498,11 +498,11 @@ def _check(session: requests.Session) -> None:
         raise ConfigError(f"session= takes a requests.Session, not {_kind(session)}")
     verify, cert, auth = session.verify, session.cert, session.auth
     if verify is not None and not isinstance(verify, bool | str | os.PathLike):
-        raise ConfigError(f"the session's verify is True, False or a path, not {_kind(verify)}")
+        raise ConfigError(f"the session's verify must be True, False or a path, not {_kind(verify)}")
     if not (cert is None or isinstance(cert, str | os.PathLike) or (isinstance(cert, tuple) and len(cert) == 2)):
-        raise ConfigError(f"the session's cert is a path, or a pair of certificate and key, not {_kind(cert)}")
+        raise ConfigError(f"the session's cert must be a path, or a pair of certificate and key, not {_kind(cert)}")
     if not (auth is None or callable(auth) or (isinstance(auth, tuple) and len(auth) == 2)):
-        raise ConfigError(f"the session's auth is a pair of name and password or a function, not {_kind(auth)}")
+        raise ConfigError(f"the session's auth must be a pair of name and password or a function, not {_kind(auth)}")
 
 
 def _kind(value: object) -> str:
@@ -525,7 +525,7 @@ def _is_default(adapter: BaseAdapter) -> bool:
 
 
 def _arguments(session: requests.Session, rules: WireRules) -> dict[str, Any]:
-    """Trust and identity as files, for an adapter that is not the library's and takes them as arguments."""
+    """The CA and the client certificate as files, for a program's own adapter, which takes them as arguments."""
     config = rules.config
     verify: bool | str | None = session.verify
     if verify is True:
@@ -543,7 +543,7 @@ def _arguments(session: requests.Session, rules: WireRules) -> dict[str, Any]:
 def _ca_path(rules: WireRules) -> str | None:
     if not rules.config.ca_data:
         return None
-    descriptor, path = tempfile.mkstemp(suffix=".pem")  # a CA is not a secret; the file goes with the rules
+    descriptor, path = tempfile.mkstemp(suffix=".pem")  # a CA is not secret; the file is deleted with the rules
     with os.fdopen(descriptor, "wb") as file:
         file.write(rules.config.ca_data)
     weakref.finalize(rules, _remove, path, os.getpid())

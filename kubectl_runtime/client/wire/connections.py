@@ -1,7 +1,7 @@
 """Connections to the API server: urllib3's connections made cheaper, each request bounded by its `Limits`.
 
-- `request` sends the head in one piece and, together with the body, in one write; http.client writes them separately
-  and checks and encodes each line. A head of an unusual form is left to http.client (`request_head`).
+- `request` sends head and body in one write; http.client writes them separately, and checks and encodes each line. A
+  head of an unusual form is left to http.client (`request_head`).
 - `received` returns an answer without http.client, if the whole answer arrives at once and its head is plain, as nearly
   every answer to a call does. The classes for answers of http.client, urllib3 and requests would cost more CPU time
   than the rest of the call.
@@ -62,9 +62,9 @@ class Limits(Timeout):
 
     def __init__(self, connect: float, left: float, interrupt: Interrupt | None = None, *, streaming: bool = False,
                  silence: float | None = None) -> None:
-        """Seconds: `connect` until the request begins to leave, `left` until the whole answer (for a stream, its head)
-        is there; after that `silence` is the longest silence of a stream (None: no limit). `interrupt` may end the
-        request before (None: nothing does)."""
+        """All limits are seconds: `connect` until the request begins to leave, `left` until the whole answer (for a
+        stream, its head) has arrived, and `silence` for each silence of a stream after that (None: no limit).
+        `interrupt` may end the request earlier."""
         now = time.monotonic()
         self.interrupt = interrupt or Interrupt()
         self.connect_by = now + min(connect, left)
@@ -88,7 +88,7 @@ class Limits(Timeout):
 _MOST_LINES = 100
 _is_status = re.compile(r"HTTP/1\.1 ([1-9][0-9]{2})(| [^\r\n]*)").fullmatch
 _is_length = re.compile(r"\s*([0-9]{1,18})\s*(?:,\s*\1\s*)*", re.ASCII).fullmatch
-"""Headers whose repetition may arrive as a list."""
+"""A Content-Length; if the header was repeated, its value may be a list of equal numbers."""
 _TRANSFER_CODINGS = frozenset(("", "identity", "chunked", "chunked, chunked"))
 
 _WITHOUT_CONTENT = frozenset((HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED))
@@ -138,13 +138,13 @@ class QuickResponse(http.client.HTTPResponse):
 
     @property
     def length_remaining(self) -> int | None:
-        """`length` by the name that urllib3's response gives to it."""
+        """`length`, by the name that it has in urllib3's response."""
         return self.length
 
 
 def answer_head(file: Any) -> Head | None:
-    """Take the head from the beginning of a buffered `file`; None, with nothing taken, if it is not plain.
-    Blocks until there is data."""
+    """Take the head from the beginning of a buffered `file`; None, with nothing taken, if the head is not plain. Blocks
+    until there is data."""
     seen: bytes = file.peek(1)
     parsed = _parsed(seen)
     if parsed is None:
@@ -158,8 +158,8 @@ def answer_head(file: Any) -> Head | None:
 
 
 def _parsed(data: bytes) -> tuple[int, str, list[tuple[str, str]], int] | None:
-    """Status, reason, header lines and length of the head at the beginning of `data`; None if it is not whole, or not
-    plain."""
+    """Status, reason, header lines and length of the head at the beginning of `data`; None if the head is not whole, or
+    not plain."""
     end = data.find(b"\r\n\r\n")
     if end < 0:
         return None
@@ -213,12 +213,12 @@ WholeAnswer = tuple[int, AnswerHeaders, bytes]
 """Status, headers, body."""
 _FIRST = 1 << 14
 _ELSEWHERE = frozenset(("transfer-encoding", "content-encoding", "connection"))
-"""Headers of answers that http.client reads."""
+"""An answer with one of these headers is left to http.client."""
 
 
 def whole_answer(data: bytes) -> WholeAnswer | None:
-    """The answer, if `data` is one whole answer in the common form: no header occurs twice, and the body is not encoded
-    and as long as Content-Length says."""
+    """The answer, if `data` is one whole answer in the common form: no header occurs twice, the body is not encoded,
+    and it is as long as Content-Length says. None for any other data."""
     parsed = _parsed(data)
     if parsed is None:
         return None
@@ -243,7 +243,8 @@ class _Begun:
 
 
 class _Rest(io.RawIOBase):
-    """`data`, and then what `raw` yields; nothing more if `data` is empty, as the connection has ended then."""
+    """`data`, and then what `raw` yields. If `data` is empty, the connection has ended, and nothing is read from
+    `raw`."""
 
     def __init__(self, data: bytes, raw: Any) -> None:
         self._data: bytes | None = data
@@ -274,7 +275,7 @@ def _length(text: str | None) -> int | None:
 
 def _check_framing(headers: Mapping[str, str]) -> None:
     """Raise HTTPException for an invalid Transfer-Encoding or Content-Length: http.client would read until the end of
-    the connection, which may be a cut."""
+    the connection, which may have been cut."""
     coding = headers.get("transfer-encoding")
     if coding is not None and coding.strip().lower() not in _TRANSFER_CODINGS:
         raise HTTPException(f"its Transfer-Encoding {coding[:100]!r} cannot be read")
@@ -286,7 +287,7 @@ def _check_framing(headers: Mapping[str, str]) -> None:
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
 """Methods whose requests have no Content-Length when they have no body."""
 _CUT_OFF = (*ENDED, ConnectionError)
-"""Exceptions of a handshake whose connection ends."""
+"""Exceptions that a TLS handshake raises when its connection ends."""
 _FRAMING = frozenset(("host", "transfer-encoding"))
 _is_usual = re.compile(r"[A-Z]+ /[\x21-\x7e]* HTTP/1\.1\r\nHost: [^\r\n]+\r\n"
                        r"(?:[A-Za-z0-9-]+: [^\r\n\0]*+\r\n)++\r\n").fullmatch
@@ -321,13 +322,13 @@ class ApiConnection(HTTPConnection):
     """
 
     _asked: tuple[str, str] | None = None
-    """Method and URL of a request that was sent here, and not by urllib3, until it is answered."""
+    """Method and URL of the unanswered request, if this class has sent it and not http.client; otherwise None."""
     _named: str = ""
     _forwards = False
 
     def __init__(self, host: str, *arguments: Any, via: Proxy | None = None, via_tls: TlsSource | None = None,
                  **options: Any) -> None:
-        """`via_tls`: the trust for an https proxy."""
+        """`via_tls`: the CAs to trust for an https proxy."""
         super().__init__(host, *arguments, **options)
         self._full_name = host.strip("[]")
         """The host with its trailing dot, if any, which `host` leaves out."""
@@ -337,8 +338,8 @@ class ApiConnection(HTTPConnection):
 
     @property
     def is_connected(self) -> bool:
-        """Whether nothing has arrived since the last answer. After any data, or the end of the connection, an idle
-        connection takes no further request."""
+        """Whether the idle connection can take a further request: nothing has arrived since the last answer, neither
+        data nor the end of the connection."""
         connection: Any = self.sock
         held_back = isinstance(connection, TlsInTls) and connection.pending() > 0  # data that the system does not see
         return super().is_connected and not held_back
@@ -357,7 +358,7 @@ class ApiConnection(HTTPConnection):
         return connection
 
     def _reached(self) -> ApiSocket | ApiTlsSocket:
-        """A connection to the server, or to the proxy if it gets absolute URLs."""
+        """A connection to the server, or to the proxy if the proxy gets absolute URLs."""
         via, by, interrupt = self._via, self.limits.connect_by, self.limits.interrupt
         try:
             if via is None:
@@ -442,7 +443,8 @@ class ApiConnection(HTTPConnection):
         self.sock.sendall(SecretBytes(head + body) if body else head)
 
     def _towards_proxy(self, url: str, headers: Any) -> Any:
-        """Adapt the connection to this URL: an absolute URL is for the proxy, and needs the proxy's credentials."""
+        """Adapt the connection to this URL; returns the headers. A request with an absolute URL is for the proxy, and
+        needs the proxy's credentials."""
         via, forwards = self._via, not url.startswith("/")
         if self.sock is not None and forwards != self._forwards:
             self.close()
@@ -452,11 +454,11 @@ class ApiConnection(HTTPConnection):
         return {**headers, "Proxy-Authorization": via.authorization}
 
     def _begin(self) -> None:
-        """The first byte is about to leave. Raises, so that nothing is sent, if the request is over."""
+        """Called when the first byte is about to leave. Raises, so that nothing is sent, if the request was ended."""
         connection: Any = self.sock
         connection.deadline = self.limits.deadline
         if time.monotonic() >= self.limits.deadline:
-            raise ConnectTimeoutError(self, "the time was over before the request was sent")
+            raise ConnectTimeoutError(self, "the time was up before the request was sent")
         self.limits.interrupt.begin(bottom(connection))
         self.limits.sent = True
 
@@ -479,8 +481,9 @@ class ApiConnection(HTTPConnection):
         return answer
 
     def received(self) -> WholeAnswer | QuickResponse:
-        """The answer to the request that was sent: all of it, if it comes at once and in the common form, otherwise
-        its head, from which http.client's response is made. Blocks and raises like `getresponse`."""
+        """The answer to the request that was sent. An answer that comes at once and in the common form is returned
+        whole; for any other answer, http.client's response is returned, whose head has been read. Blocks and raises
+        like `getresponse`."""
         asked, self._asked = self._asked, None
         connection: Any = self.sock
         if asked is None:  # http.client has sent it
@@ -519,7 +522,7 @@ class ApiConnection(HTTPConnection):
 
 
 def _note_unframed(connection: Any, answer: Any) -> None:
-    """If the body ends with the connection, only close_notify shows that it is whole; otherwise the framing does."""
+    """Note an answer without framing: its body ends with the connection, and only close_notify shows a whole body."""
     if answer.length_remaining is None and not answer.chunked:
         connection.suppress_ragged_eofs = False
 
@@ -548,7 +551,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
         """Send one request. Raises as http.client does, and BrokenPipeError when the connection has ended, as without
-        TLS: urllib3 then reads the server's last answer, which may have the reason why it refuses the client
+        TLS: urllib3 then reads the server's last answer, which may say why the server refuses the client
         certificate."""
         try:
             super().request(method, url, body, headers, chunked=chunked, **options)
@@ -570,7 +573,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
             raise self._broken(error) from error
 
     def _broken(self, error: ssl.SSLError) -> OSError:
-        """The exception for TLS that fails while an answer is awaited."""
+        """The exception to raise when TLS fails while an answer is awaited."""
         if not is_about_our_certificate(error):  # the request may have been carried out by then
             return ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}")
         self._tls.explain(error)  # the server judges the client certificate only now

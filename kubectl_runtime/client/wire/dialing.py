@@ -1,8 +1,8 @@
 """From a name to a connected socket: look-up, addresses, SOCKS proxies, all until a deadline; a stop token ends it.
 
 getaddrinfo cannot be interrupted, so it runs in a daemon thread, one for each host and port being looked up; a caller
-whose deadline passes or whose stop token is set leaves it behind. Addresses are tried one after the other, as in Go:
-each gets its share of the remaining time, at least 2 s.
+whose deadline passes or whose stop token is set leaves the thread behind. Addresses are tried one after the other, as
+in Go: each address gets its share of the remaining time, at least 2 s.
 """
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
 
 def dial(host: str, port: int, by: float, interrupt: Interrupt, options: Options | None,
          connected: Callable[[Address, float], ApiSocket] | None = None) -> ApiSocket:
-    """A connected socket to the first address of `host` that accepts, with `options` set before. Blocks like `look_up`.
-    Raises as it does, and the error of the last address: TimeoutError, OSError.
+    """A connected socket to the first address of `host` that accepts a connection. `options` are set before connecting.
+    Blocks and raises like `look_up`, and raises the error of the last address: TimeoutError, OSError.
 
-    `connected(address, by)` makes the connection to one address; by default a plain one.
+    `connected(address, by)` makes the connection to one address; by default a plain connection.
     """
     addresses = look_up(host, port, by, interrupt)
     failure: Exception = OSError("the name has no address")
@@ -130,7 +130,8 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Inte
     refuses.
 
     With `socks5h` and `socks4a` the proxy looks the name up, with `socks5` and `socks4` this process does. With
-    `socks5` a name that is unknown here goes to the proxy as well: kubectl leaves all names to it."""
+    `socks5`, a name that this process cannot look up goes to the proxy after all, because kubectl leaves all names to
+    the proxy."""
     with unforked():  # few programs need PySocks
         import socks
 
@@ -178,5 +179,5 @@ def _for_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Interru
     if proxy.scheme == "socks4":
         found = [address for address in found if address[0] == socket.AF_INET]
     if not found:
-        raise ProxyError(f"the SOCKS proxy {proxy.place}", OSError(f"SOCKS 4 knows no IPv6, and {host} has no more"))
+        raise ProxyError(f"the SOCKS proxy {proxy.place}", OSError(f"SOCKS 4 has no IPv6, and {host} has no IPv4"))
     return found[0][4][0], False

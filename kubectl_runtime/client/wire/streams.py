@@ -1,16 +1,17 @@
 """The body of an answer: framing, decompression and size limits, read whole (a call) or piece by piece (a stream).
 
 - `ByteStream` yields the body of an open answer as the server sends it. The iteration ends with the body and with
-  `shutdown()` or a stop token, which wake an idle read within milliseconds. A cut or reset raises TransportError, too
-  long a silence RequestTimeout. One thread reads and closes; any thread may call `shutdown()`.
+  `shutdown()` or a stop token, which wake an idle read within milliseconds. A cut or reset raises TransportError, and
+  too long a silence raises RequestTimeout. One thread reads and closes; any thread may call `shutdown()`.
 - `whole_body` reads the body of a call's answer within its deadline. Limits: 16 MiB for one object or an error, 2 GiB
   for anything else, such as a list without `limit`, and above 512 MiB no more than a hundred times the compressed size
-  (lists compress about ten times). A longer body raises UnexpectedAnswer, since it would be as long the next time.
+  (lists compress about ten times). A longer body raises UnexpectedAnswer, which is not retried, since the body would be
+  as long the next time.
 - `Content` reads a body below urllib3: any framing (chunked, Content-Length, end of the connection) and gzip with any
-  number of members. A body that ends before its framing, and gzip that does not end where the
-  framing ends, raise FramingError: the answer was cut or damaged. urllib3's `stream()` costs twice as much, its
-  `read(n)` waits for n bytes, and its `read1` hides how much it holds decompressed. `Content` needs http.client's
-  response inside urllib3's; an answer without it (a mock) is read by urllib3's own methods.
+  number of members. A body that ends before the end of its framing, and gzip that does not end where the framing ends,
+  raise FramingError, since the answer was cut or damaged. urllib3's `stream()` costs twice as much, its `read(n)` waits
+  for n bytes, and its `read1` hides how much it holds decompressed. `Content` needs http.client's response inside
+  urllib3's; an answer without it (a mock) is read by urllib3's own methods.
 - `ChunkedDecoder` decodes HTTP/1.1 chunked framing without I/O. The input may be cut anywhere; time is linear in its
   length:
 
@@ -45,9 +46,9 @@ from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.scope import StopToken
 
 LONGEST_LINE = 1 << 16
-"""The most bytes of a size line, and of a trailer; a longer one is not HTTP."""
+"""The most bytes of a size line, and of a trailer; anything longer is not HTTP."""
 _LONGEST_PLAIN = 18
-"""The most bytes of a size line with nothing but sixteen digits."""
+"""The most bytes of a plain size line: sixteen digits and CR LF."""
 _is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores
 
 
@@ -62,7 +63,7 @@ class ChunkedDecoder:
 
     def __init__(self) -> None:
         self._left = 0
-        """Remaining bytes of the current chunk, including the CR LF behind it; at 0 a line is expected."""
+        """Remaining bytes of the current chunk, including the CR LF behind it. At 0 the next input is a line."""
         self._line = b""
         self._trailer = 0
         """The number of bytes of the trailer so far, plus one; 0 before the trailer."""
@@ -100,7 +101,7 @@ class ChunkedDecoder:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def end(self) -> None:
-        """The connection has ended. Raises FramingError unless the body has ended."""
+        """Note that the connection has ended. Raises FramingError unless the body has ended, too."""
         if not self.finished:
             raise FramingError("the connection ended in the middle of the body")
 
@@ -199,14 +200,14 @@ class Framed(Protocol):
 
     @property
     def length_remaining(self) -> int | None:
-        """The bytes of the body; None if chunks or the end of the connection end it."""
+        """The remaining bytes of the body; None if its end is marked by a chunk or by the end of the connection."""
 
 
 class Content:
     """The content of one answer. It can be read once, by one thread.
 
-    Iterating yields pieces of `PIECE` bytes at most, and an empty piece after a read that brought none. It blocks as
-    reads of the connection do, and raises what they raise, and FramingError.
+    Iterating yields pieces of `PIECE` bytes at most, and an empty piece after a read that brought no content. It blocks
+    and raises like a read of the connection, and also raises FramingError.
     """
 
     def __init__(self, raw: Framed, file: io.BufferedReader) -> None:
@@ -220,7 +221,7 @@ class Content:
 
     @property
     def ended(self) -> bool:
-        """Whether the whole body has come, as far as that is visible before the connection ends."""
+        """Whether the whole body has come, if the framing shows this before the connection ends."""
         return self._framing.finished
 
     def __iter__(self) -> Iterator[bytes]:
@@ -295,7 +296,7 @@ class Gunzip:
                     return
 
     def end(self) -> None:
-        """The input has ended. Raises FramingError in the middle of a member."""
+        """Note that the input has ended. Raises FramingError in the middle of a member."""
         if self._member is not None:
             raise FramingError("its gzip is cut off")
 
@@ -309,7 +310,7 @@ def raw_file(raw: Any) -> io.BufferedReader | None:
 
 
 def raw_response(raw: Any) -> Any:
-    """http.client's response inside urllib3's; a mock may have None or something else."""
+    """http.client's response inside urllib3's response; a mock may have None or something else."""
     return getattr(raw, "_fp", None)
 
 
@@ -347,7 +348,7 @@ class ByteStream:
         pieces = self._foreign() if file is None else self._direct(Content(self._response.raw, file))
         try:
             for piece in pieces:
-                if self._stopped:  # ignore the data: a TLS socket that was shut down yields encrypted bytes
+                if self._stopped:  # drop the data, since a TLS socket that was shut down yields encrypted bytes
                     return
                 yield piece
         except (TimeoutError, urllib3.exceptions.ReadTimeoutError, requests.exceptions.Timeout):
@@ -360,7 +361,7 @@ class ByteStream:
             self.close()
 
     def _direct(self, content: Content) -> Iterator[bytes]:
-        """The pieces of a body that http.client has not begun to read."""
+        """The pieces of a body, read below http.client, which has not begun to read the body."""
         self._check_process()
         for piece in content:
             if piece:
@@ -395,7 +396,7 @@ class ByteStream:
             log.debug("%s: nothing to shut down: %s", self._operation, error)
 
     def close(self) -> None:
-        """Close the connection. For the reading thread; others call `shutdown`. Safe to repeat."""
+        """Close the connection. Only the reading thread may call it; other threads call `shutdown`. Safe to repeat."""
         if self._closed:
             return
         self._closed = True
@@ -422,7 +423,7 @@ LARGEST_ANSWER = 2 << 30
 LARGEST_EXPANDED = 512 << 20
 """The size in bytes up to which gzip may expand without a further limit."""
 _EXPANSION = 100
-"""Above that, the limit for the ratio of expanded to received bytes."""
+"""Above `LARGEST_EXPANDED`, the limit for the ratio of expanded to received bytes."""
 
 _MANY = frozenset(("list", "deletecollection"))
 _TEXTS = frozenset(("log", "proxy"))
@@ -432,7 +433,7 @@ _HTTP_1_1 = 11
 
 def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
     """The body of an answer. The connection goes back to its pool, or is closed if the body could not be read to its
-    end. A body that was read before is returned again.
+    end. A body that has already been read is returned again.
 
     If an error has an unknown Content-Encoding, the returned text says so.
     Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for an answer that
@@ -473,7 +474,7 @@ def unread_error(status: int, coding: UnknownCoding) -> bytes:
 
 
 def unread_answer(request: Request, coding: UnknownCoding) -> UnexpectedAnswer:
-    """The exception for an answer that is no error and has this coding."""
+    """The exception for a successful answer that has this coding."""
     return UnexpectedAnswer(f"{request.operation}: the answer has {coding}, which was not requested and cannot be "
                             "read. Is a proxy in the way?")
 
@@ -507,7 +508,7 @@ def _is_one_object(request: Request) -> bool:
 
 
 def _ends_with_the_connection(raw: Framed) -> bool:
-    """Whether the length of the body is unknown. http.client takes a connection that is cut within the head for the
-    head's end; what is left of the head then says no length, and there is no body. (HTTP/1.0 and mocks may do so on
-    purpose.)"""
+    """Whether the length of the body is unknown. If the connection is cut within the head, http.client takes the cut
+    for the end of the head: the head may then lack its length, and there is no body. (HTTP/1.0 and mocks may leave the
+    length out on purpose.)"""
     return raw.version == _HTTP_1_1 and raw.length_remaining is None and not raw.chunked

@@ -20,9 +20,9 @@ ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 
 _NO_WHOLE_ANSWER = (OSError, FramingError, http.client.RemoteDisconnected, http.client.IncompleteRead,
                     requests.exceptions.ConnectionError, urllib3.exceptions.ProtocolError)
-"""Exceptions when an answer does not come or breaks off; not those for an answer that is not HTTP."""
+"""Exceptions for an answer that does not come or breaks off, but not for an answer that is not HTTP."""
 
-# requests' exceptions when it has sent the request, urllib3's when the carrier has.
+# If requests has sent the request, its exceptions are raised; if the carrier has, urllib3's.
 _NOT_TRUSTED = (requests.exceptions.SSLError, urllib3.exceptions.SSLError)
 _BY_A_PROXY = (requests.exceptions.ProxyError, urllib3.exceptions.ProxyError)
 
@@ -41,12 +41,12 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
                     proxy: str | None = None, *, sent: bool = True) -> TransportError:
     """The error for an exception of requests or urllib3. `server` is host:port, `limit` the seconds that were allowed,
     `proxy` the URL of the proxy, if one is used; its user and password are not shown. `sent`: whether a byte of the
-    request may have left, where the exception does not show it."""
+    request may have left, for exceptions that do not show this themselves."""
     inner = _innermost(error)
     said = _text(inner)
     named = f"the proxy {without_password(proxy)}" if proxy else "the proxy"
     reached = f"{server} through {named}" if proxy else server
-    ended = isinstance(inner, ENDED)  # from a user's adapter: the library's own adapters say what has ended
+    ended = isinstance(inner, ENDED)  # only a user's adapter raises it: the library's own adapters name what has ended
     if isinstance(error, _NOT_TRUSTED) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
@@ -70,7 +70,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
         within = f" within {limit:.3g} s" if limit is not None else " in time"
         return RequestTimeout(f"{operation}: no answer from {reached}{within}", sent=sent)
-    if isinstance(inner, TimeoutError) and inner.errno is None:  # with an errno it is the system's: a dead connection
+    if isinstance(inner, TimeoutError) and inner.errno is None:  # the system's has an errno: a dead connection
         return RequestTimeout(f"{operation}: {reached} did not take the whole request in time", sent=sent)
     unread = isinstance(inner, _NO_WHOLE_ANSWER)
     no_http = isinstance(inner, http.client.HTTPException) and not unread
@@ -84,7 +84,7 @@ def _proxy_remedy(code: int, server: str, origin: str) -> str:
     if code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return f"It asks for user and password: put them into its URL ({settings}), or bypass it with NO_PROXY"
     if 0 < code < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return f"It has to allow connections to {server}; or use another one ({settings}), or bypass it with NO_PROXY"
+        return f"It must allow connections to {server}; or use another proxy ({settings}), or bypass it with NO_PROXY"
     return f"Check the proxy settings ({settings}, NO_PROXY)"
 
 
@@ -97,20 +97,20 @@ def is_about_our_certificate(error: BaseException) -> bool:
 def _remedy(error: BaseException, origin: str) -> str:
     """The remedy for a connection that TLS refused."""
     if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
-        return "The server's certificate has to be renewed, or the clock of this machine is wrong"
+        return "The server's certificate must be renewed, or the clock of this machine is wrong"
     if is_about_our_certificate(error):
-        return f"The server does not take the client certificate of {origin}: it has to be of this cluster, and valid"
+        return f"The server rejects the client certificate of {origin}: it must belong to this cluster and be valid"
     if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
-        return f"Perhaps it speaks HTTP without TLS: then http:// is right in {origin}"
+        return f"Perhaps the server speaks HTTP without TLS; if so, use http:// in {origin}"
     return f"Check the certificate authority and tls-server-name of {origin}"
 
 
 def _proxy_trust(error: BaseException) -> str:
     """The remedy for a proxy that TLS refused."""
     if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
-        return "The proxy's certificate has to be renewed, or the clock of this machine is wrong"
+        return "The proxy's certificate must be renewed, or the clock of this machine is wrong"
     if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":
-        return "Perhaps it speaks HTTP without TLS: then its URL begins with http://"
+        return "Perhaps the proxy speaks HTTP without TLS; if so, its URL must begin with http://"
     return "Check the certificate authority of the proxy, and the host in its URL"
 
 
@@ -133,7 +133,7 @@ def _text(error: BaseException) -> str:
         said = str(error).removeprefix(f"{error.conn}: ")
         return said.rpartition("] ")[2] or said
     if isinstance(error, http.client.BadStatusLine) and not isinstance(error, http.client.RemoteDisconnected):
-        # The received bytes are not shown: they may be the body of another answer, with a Secret in it.
+        # The received bytes are not shown, since they may be the body of another answer and hold a Secret.
         tls = ". It looks like TLS: perhaps https:// is right" if str(error).startswith("\x15\x03") else ""
         return f"the answer is not HTTP{tls}"
     said = text_of(error)

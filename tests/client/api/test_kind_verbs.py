@@ -66,7 +66,7 @@ def test_scale_asks_for_replicas_and_for_nothing_else(server, client):
     api.scale(after, 0)
     assert api.get("web").spec.replicas == 0
     for wrong in (-1, 1.5, "3", True, None):
-        with pytest.raises(RequestError, match=r"scale deployments.apps default/web: replicas=.* is expected"):
+        with pytest.raises(RequestError, match=r"scale deployments.apps default/web: replicas must be a whole number"):
             api.scale("web", wrong)
     with pytest.raises(ApiError, match="does not serve the subresource 'scale'"):
         Api.namespaced(client, ConfigMap, "default").scale("a", 1)
@@ -266,9 +266,9 @@ def test_a_token_of_a_service_account_comes_with_its_end_and_is_never_shown(serv
     sent = server.requests.select(path="/api/v1/namespaces/default/serviceaccounts/robot/token")[-1].json()
     assert sent["spec"] == {"audiences": ["vault"], "expirationSeconds": 3600,
                             "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "web"}}
-    with pytest.raises(RequestError, match="600 s at least"):
+    with pytest.raises(RequestError, match="at least 600 s"):
         api.create_token("robot", expiration=60)
-    with pytest.raises(RequestError, match="a list is expected"):
+    with pytest.raises(RequestError, match="audiences must be a list"):
         api.create_token("robot", audiences="vault")
 
 

@@ -387,9 +387,9 @@ def test_the_error_says_what_was_asked_and_what_to_do() -> None:
         "carried it out is not known, so it was not sent again: read the object before you write again (get configmaps "
         "default/a)")
     _, raised = play(TABLE["delete_collection"], "delete_collection", lose)
-    assert str(raised).endswith("see what is there before you write again (list configmaps default)")
+    assert str(raised).endswith("look at what exists before you write again (list configmaps default)")
     _, raised = play(RAW["raw POST"], "raw POST", lose)
-    assert str(raised).endswith("find out what has happened before it is sent again")
+    assert str(raised).endswith("find out what happened before you send it again")
 
 
 def test_no_time_left_is_no_answer_and_a_timeout() -> None:

@@ -370,7 +370,7 @@ def test_a_source_of_another_type_is_told_in_words(source: Any) -> None:
 def test_a_context_is_chosen_by_its_name(tmp_path: Path, context: Any) -> None:
     path = tmp_path / "config"
     path.write_text(json.dumps(document()))
-    with pytest.raises(ConfigError, match="by its name, a text"):
+    with pytest.raises(ConfigError, match="must be the name of a context, a text"):
         Config.from_kubeconfig(path, context)
-    with pytest.raises(ConfigError, match="by its name, a text"):
+    with pytest.raises(ConfigError, match="must be the name of a context, a text"):
         Config.infer(context=context, environ={"KUBECONFIG": str(path)})

@@ -124,7 +124,7 @@ def test_the_end_of_a_users_connection_is_no_matter_of_trust(error: ssl.SSLError
 def test_a_server_without_tls_is_told_from_one_that_is_not_trusted() -> None:
     with WireServer(lambda peer: peer.answer(400)) as server:
         config = Config(cluster_url=server.url.replace("http://", "https://"))
-        with pytest.raises(TransportError, match=r"Perhaps it speaks HTTP without TLS: then http:// is right in"):
+        with pytest.raises(TransportError, match=r"Perhaps the server speaks HTTP without TLS; if so, use http:// in"):
             get(Client(config))
 
 
@@ -294,7 +294,7 @@ def test_a_certificate_that_has_expired_is_an_error_that_says_so(authority: Auth
     context = server_context(authority.server(("127.0.0.1",), validity=datetime.timedelta(days=-1)), authority.pem)
     with WireServer(answering(says()), tls=context) as server, pytest.raises(TransportError, match="expired") as caught:
         get(server.client(ca_data=authority.pem))
-    assert "The server's certificate has to be renewed, or the clock of this machine is wrong" in str(caught.value)
+    assert "The server's certificate must be renewed, or the clock of this machine is wrong" in str(caught.value)
     assert "tls-server-name" not in str(caught.value)  # no setting mends it
 
 
@@ -308,7 +308,7 @@ def test_a_client_certificate_that_is_refused_is_what_to_look_at(authority: Auth
     with WireServer(answering(says()), tls=context) as server, pytest.raises(TransportError) as caught:
         get(server.client(ca_data=authority.pem, client_certificate_data=own.certificate, client_key_data=own.key,
                           client={"retry": RetryPolicy.never()}))
-    assert "The server does not take the client certificate of Config()" in str(caught.value)
+    assert "The server rejects the client certificate of Config()" in str(caught.value)
 
 
 @pytest.mark.parametrize("way", ["direct", "https proxy"])

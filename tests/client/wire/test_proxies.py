@@ -166,7 +166,7 @@ def test_an_untrusted_server_behind_a_proxy_is_explained_by_the_clusters_trust()
     with WireServer(serve, tls=server_context(THEIRS.server(("127.0.0.1",)))) as server, proxy_of("https") as proxy:
         said = failure(server.url, proxy.url, ca_data=OURS.pem)
     assert f"no trusted connection to 127.0.0.1:{server.port}: [SSL: CERTIFICATE_VERIFY_FAILED]" in said
-    assert "trusted is what is in the CA data of Config()" in said
+    assert "trusted CAs: the CA data of Config()" in said
 
 
 @pytest.mark.parametrize("kind", KINDS)

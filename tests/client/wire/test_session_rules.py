@@ -142,8 +142,8 @@ QUICK = RetryPolicy(base=0.001, maximum=0.002)
 
 
 @pytest.mark.parametrize(("code", "remedy"), [
-    (407, "It asks for user and password: put them into its URL"), (403, "It has to allow connections to"),
-    (400, "It has to allow connections to"), (404, "bypass it with NO_PROXY"), (302, "bypass it with NO_PROXY")])
+    (407, "It asks for user and password: put them into its URL"), (403, "It must allow connections to"),
+    (400, "It must allow connections to"), (404, "bypass it with NO_PROXY"), (302, "bypass it with NO_PROXY")])
 @pytest.mark.parametrize("method", ["get", "create"])
 def test_a_proxy_that_refuses_the_tunnel_is_asked_once(code: int, remedy: str, method: str) -> None:
     with WireServer(answering(says(code, b"<html>no</html>", kind="text/html"))) as proxy:
