@@ -2,16 +2,17 @@
 
 `apply_manifests` first applies Namespaces and CRDs and waits until the Namespaces are active and each version of the
 CRDs is served. Then it applies everything else in the order of the source, webhook configurations last. With `wait` it
-waits for everything that can become ready (see readiness.py). A kind that some API servers of a cluster do not know yet
-is retried. If an object is still being deleted, the applied state would be deleted with it; therefore, after all others
-are applied, `apply_manifests` waits until that object is gone and applies it again. One deadline covers all of this.
+waits for everything that can become ready (see readiness.py). If some API servers of a cluster do not know a kind yet,
+the call is retried. If an object is still being deleted, the applied state would be deleted with it; therefore, after
+all other objects are applied, `apply_manifests` waits until that object is gone and applies it again. One deadline
+covers all of this.
 
 `delete_manifests` deletes in reverse order: first everything except Namespaces and CRDs, the last of the source first;
 then the CRDs, then the Namespaces, so that finalizers can still do their work.
 
-`diff_manifests` is `kubectl diff --server-side`: each object is applied in a dry run, with the server's defaults, rules
-and admission, and the response is compared with the stored object. An object whose namespace or CRD comes with the same
-set is shown as new and marked as unchecked.
+`diff_manifests` works like `kubectl diff --server-side`: each object is applied in a dry run, with the server's
+defaults, rules and admission, and the response is compared with the stored object. An object whose namespace or CRD
+comes with the same set is shown as new and marked as unchecked.
 
 Differences are unified diffs of YAML without the fields that only the server writes: managedFields, uid,
 resourceVersion, generation, creationTimestamp, selfLink, and the status of kinds with a status subresource. Values of
@@ -47,7 +48,7 @@ _STARS, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 
 def comparable(content: Mapping[str, Any], *, status: bool) -> dict[str, Any]:
-    """An object without the fields that only the server writes. `status`: whether the status is one of them."""
+    """An object without the fields that only the server writes. `status`: whether the status is such a field."""
     kept = {key: value for key, value in content.items() if not (status and key == "status")}
     metadata = content.get("metadata")
     if isinstance(metadata, Mapping):
@@ -57,7 +58,7 @@ def comparable(content: Mapping[str, Any], *, status: bool) -> dict[str, Any]:
 
 def difference(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any], *, checked: bool = True) -> str:
     """A unified diff of two comparable forms of the object `name`; empty when they are equal. `before` is None for a
-    new object; the header of `after` says if the server has not `checked` it."""
+    new object. If the server has not `checked` the object, the header of `after` says so."""
     if equal_json(before, after):
         return ""
     if after.get("kind") == "Secret" and after.get("apiVersion") == "v1":
@@ -110,8 +111,8 @@ def diff_manifests(client: Client, source: Manifests, *, field_manager: str, nam
         sys.exit(report.changed)
 
     Fields that only the server writes (managedFields, uid, resourceVersion, generation, creationTimestamp, status) are
-    left out; the values of Secrets are stars. `stop`, errors and exceptions are as for `apply_manifests`, including
-    conflicts between field managers. Blocks for two calls per object. Needs the verbs get, create and patch.
+    left out; the values of Secrets are stars. `stop` and exceptions are as for `apply_manifests`; conflicts between
+    field managers are failures, too. Blocks for two calls per object. Needs the verbs get, create and patch.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: red}"
     >>> print(diff_manifests(client, text, field_manager="me", namespace="default", force=True).difference)
@@ -154,7 +155,7 @@ def _comes_with_the_set(run: ManifestRun, placed: Placed, error: ApiError) -> bo
 T = TypeVar("T")
 
 PREPARATION = 60.0
-"""Seconds, without `wait`, for Namespaces, CRDs and objects that are still being deleted."""
+"""Seconds to wait for Namespaces, CRDs and objects that are still being deleted, if there is no `wait`."""
 _PAUSE = 0.2
 """Seconds until a request for an unknown kind is retried."""
 
@@ -168,24 +169,25 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
         apply_manifests(client, "deploy/", field_manager="release", wait=300)
 
     `source`: a file or folder (`str` or `Path`), ``-`` for standard input, a text of YAML or JSON, a resource object or
-    dict, or an iterable of these; `recursive` includes subfolders. `namespace`: for objects without one; by default the
-    client's own. `force` takes over fields of other managers.
+    dict, or an iterable of these; `recursive` includes subfolders. `namespace`: the namespace of objects without one;
+    by default the client's own. `force` takes over fields of other managers.
 
-    `wait`: block until all objects are ready, for at most this time (seconds or `timedelta`) from the call on, for all
-    of them together: Deployments, StatefulSets and DaemonSets rolled out, ReplicaSets and ReplicationControllers with
+    `wait`: block until all objects are ready, for at most this total time (seconds or `timedelta`), counted from the
+    call. Ready means: Deployments, StatefulSets and DaemonSets rolled out, ReplicaSets and ReplicationControllers with
     all replicas, Jobs complete, Pods ready. `ready` adds or replaces conditions by kind: `{"Service":
-    conditions.is_service_loadbalancer_provisioned, "Certificate.cert-manager.io": is_issued}`. Without `wait` it blocks
-    for the calls, and up to 60 s until Namespaces and CRDs can be used.
+    conditions.is_service_loadbalancer_provisioned, "Certificate.cert-manager.io": is_issued}`. Without `wait`, the
+    function blocks for its calls, and for up to 60 s until Namespaces and CRDs can be used.
 
-    `dry_run` changes nothing and is `diff_manifests`. `progress`: a line for each object on standard error, and on a
-    terminal a line of what is awaited; another stream, or False for none. `stop` ends the wait and skips the rest.
+    `dry_run` changes nothing, and returns what `diff_manifests` returns. `progress`: write a line for each object to
+    standard error, and on a terminal also a line that shows what is awaited; or give another stream, or False for no
+    output. `stop` ends the wait and skips the rest.
 
     Raises, before anything is sent, ManifestError and OSError for unreadable manifests, RequestError for objects
     without kind or name and for duplicates, and what discovery raises. After a failure the other objects are still
     tried; all failures are raised together at the end as ManifestsFailed, with the report and the place of each object.
-    Calls are retried as usual and end within the client's deadline, even past `wait`. Needs the verbs get, create and
-    patch; for waiting, list and watch, and list of pods to explain why Pods do not run. Each call uses one thread;
-    calls may run concurrently.
+    Calls are retried as usual and end within the client's deadline, even if that is later than `wait`. Needs the verbs
+    get, create and patch; with `wait` also list and watch, and list on pods to explain why Pods do not run. Each call
+    uses one thread; calls may run concurrently.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"
     >>> report = apply_manifests(client, text, field_manager="release", namespace="default", progress=False)
@@ -194,7 +196,7 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
     """
     manager = PatchParams.apply(field_manager).field_manager or ""
     if ready and wait is None:
-        raise RequestError("apply_manifests: `ready` says what to wait for, and `wait` for how long: give it as well")
+        raise RequestError("apply_manifests: `ready` says what to wait for, so `wait` must say for how long")
     if dry_run:
         return diff_manifests(client, source, field_manager=field_manager, namespace=namespace, force=force,
                               recursive=recursive, progress=progress, stop=stop)
@@ -209,7 +211,7 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
 
 
 def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: bool) -> list[Placed]:
-    """Apply these items; returns those that now exist and stay."""
+    """Apply these items; returns the items that now exist and are not being deleted."""
     terminating: dict[Placed, str] = {}
 
     def act(placed: Placed) -> ManifestOutcome:
@@ -262,12 +264,12 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
 
         delete_manifests(client, "deploy/")
 
-    Only kind, name and namespace of the manifests are used. `wait`: the most time for all objects together from the
-    call on (seconds or `timedelta`); None only requests the deletions. `params`: for each deletion. An object that does
-    not exist, or whose kind comes with a missing CRD of the set, is not an error. `source`, `namespace`, `recursive`,
-    `progress`, `stop` and the exceptions are as for `apply_manifests`: ManifestsFailed at the end names the objects
-    that were refused or still exist, and the finalizers that hold them. Each object is read first, and the deletion is
-    bound to its uid. Needs the verbs list and delete; for waiting, watch.
+    Only kind, name and namespace of the manifests are used. `wait`: the most time for all objects together (seconds or
+    `timedelta`), counted from the call; None only requests the deletions. `params`: the options of each deletion. An
+    object that does not exist, or whose kind comes with a missing CRD of the set, is not an error. `source`,
+    `namespace`, `recursive`, `progress`, `stop` and the exceptions are as for `apply_manifests`. ManifestsFailed, at
+    the end, names the objects whose deletion was refused or that still exist, and the finalizers that hold them. Each
+    object is read first, and the deletion is bound to its uid. Needs the verbs list and delete; with `wait` also watch.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}"
     >>> report = delete_manifests(client, text, namespace="default", progress=False)
@@ -288,7 +290,7 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
 
 
 def _delete(run: ManifestRun, items: Iterable[Item], params: DeleteParams | None) -> dict[Placed, str]:
-    """Request the deletion of these items; returns those that are being deleted, with their uids."""
+    """Request the deletion of these items; returns the objects that are being deleted, with their uids."""
     terminating: dict[Placed, str] = {}
 
     def act(placed: Placed) -> ManifestOutcome:

@@ -2,16 +2,17 @@
 
 The Node is cordoned, and its Pods are classified before the first eviction:
 
-- a Pod of a DaemonSet that has not finished stays with ignore_daemonsets, and is refused otherwise; if its DaemonSet no
-  longer exists, it counts as a Pod without a controller
+- an unfinished Pod of a DaemonSet stays with ignore_daemonsets, and is refused otherwise; if the DaemonSet no longer
+  exists, the Pod counts as a Pod without a controller
 - a mirror of a static Pod stays
-- a Pod with an emptyDir that has not finished is evicted with delete_emptydir_data, and refused otherwise
-- a Pod without a controller that has not finished is evicted with force, and refused otherwise
+- an unfinished Pod with an emptyDir is evicted with delete_emptydir_data, and refused otherwise
+- an unfinished Pod without a controller is evicted with force, and refused otherwise
 - any other Pod is evicted
 
-If a Pod is refused, nothing is evicted, and DrainError is raised. Otherwise the response to an eviction decides:
-success waits until the Pod is gone or replaced; 404 means it is gone; 429 (a disruption budget), 5xx, no response and a
-terminating namespace are retried after 5 s while time is left; any other error fails this Pod only.
+If a Pod is refused, nothing is evicted, and DrainError is raised. Otherwise the response to each eviction decides.
+After success, `drain` waits until the Pod is gone or replaced. 404 means that the Pod is gone. After 429 (a disruption
+budget), 5xx, no response, or an error because the namespace is terminating, the eviction is retried after 5 s while
+time is left. Any other error fails this Pod only.
 
 The rules are those of kubectl 1.32, `k8s.io/kubectl/pkg/drain`. Everything runs in the caller's thread; Pods take
 turns, so that a waiting Pod delays no other.
@@ -42,9 +43,9 @@ from kubectl_runtime.core.scope import StopToken
 log = guarded_logger(__name__)
 
 RETRY_BUDGET = 5.0
-"""Seconds between two attempts to evict a Pod that a budget protects: kubectl's number."""
+"""Seconds between two attempts to evict a Pod that a budget protects, as in kubectl."""
 POLL = 1.0
-"""Seconds between two checks of the terminating Pods: kubectl's number."""
+"""Seconds between two checks of the terminating Pods, as in kubectl."""
 
 MIRROR = "kubernetes.io/config.mirror"
 """The annotation of a mirror Pod, which represents a static Pod of its node's kubelet."""
@@ -63,20 +64,20 @@ class PodOutcome(Enum):
     """
 
     GONE = "gone"
-    """It was evicted, or ended by itself, and no longer exists."""
+    """The Pod was evicted, or ended by itself, and no longer exists."""
     LEFT = "left"
-    """It is not evicted: it belongs to a DaemonSet, or mirrors a static Pod."""
+    """The Pod stays, because it belongs to a DaemonSet or mirrors a static Pod."""
     REFUSED = "refused"
-    """It may not be evicted without a flag; nothing was evicted."""
+    """The Pod may not be evicted without a flag, so nothing was evicted."""
     PENDING = "pending"
-    """It was not evicted yet when another Pod was refused, or when the time was up."""
+    """The Pod was not evicted yet when another Pod was refused, or when the time was up."""
     FAILED = "failed"
-    """The server refused to evict it."""
+    """The server refused to evict the Pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedPod:
-    """One Pod of a drain, and the reason of its outcome: the missing flag, the disruption budget, the error."""
+    """One Pod of a drain, its outcome and the reason: the missing flag, the disruption budget, the error."""
 
     ref: ObjectRef
     outcome: PodOutcome
@@ -160,7 +161,7 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
 
 
 def _empty(clock: Clock, terminating: list[_Evicted], span: float | None, stop: StopToken) -> str:
-    """Give each Pod its turns until all have an outcome; returns why it ended earlier, or ""."""
+    """Give each Pod its turns until all Pods have an outcome; returns the reason for ending earlier, or ""."""
     deadline = math.inf if span is None else clock.monotonic() + span
     while pending := [pod for pod in terminating if pod.outcome is PodOutcome.PENDING]:
         now = clock.monotonic()
@@ -211,9 +212,9 @@ class _Flags:
             if sets.get_opt(name) is None:
                 unmanaged = f"its DaemonSet {name} is gone"
             elif self.ignore_daemonsets:
-                return PodOutcome.LEFT, f"of DaemonSet {name}"
+                return PodOutcome.LEFT, f"belongs to DaemonSet {name}"
             else:
-                return PodOutcome.REFUSED, f"it is of DaemonSet {name}: ignore_daemonsets=True leaves it"
+                return PodOutcome.REFUSED, f"it belongs to DaemonSet {name}: ignore_daemonsets=True leaves it in place"
         if any("emptyDir" in volume for volume in spec.get("volumes") or ()) and not self.delete_emptydir_data:
             return PodOutcome.REFUSED, "it has data in an emptyDir: delete_emptydir_data=True deletes it"
         if unmanaged and not self.force:
@@ -222,10 +223,10 @@ class _Flags:
 
 
 class _Evicted:
-    """The state of one Pod of a drain: to be evicted, then gone. `due`: the time of its next step."""
+    """One Pod of a drain, which is first to be evicted and then to be gone. `due`: the time of its next step."""
 
     def __init__(self, client: Client, pod: DynamicObject, grace: int | None) -> None:
-        self.ref, self.uid, self.reason = pod.ref, pod.uid, "its eviction was not asked for yet"
+        self.ref, self.uid, self.reason = pod.ref, pod.uid, "its eviction was not requested yet"
         self.outcome = PodOutcome.PENDING
         self.due = -math.inf
         self._api = Api.namespaced(client, _PODS, pod.namespace)
@@ -252,7 +253,7 @@ class _Evicted:
         elif error.code == HTTPStatus.TOO_MANY_REQUESTS:
             self.due, self.reason = now + max(RETRY_BUDGET, error.retry_after or 0.0), _budget(error)
             log.info("drain: %s/%s is not evicted yet: %s", self.ref.namespace, self.ref.name, self.reason)
-        elif error.is_conflict:  # perhaps another Pod of its name, so that this Pod is gone
+        elif error.is_conflict:  # another Pod may have the name now, so that this Pod is gone
             self.due, self.reason, self._turn = now, str(error), self._look
         elif error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or _namespace_ends(error):
             self.due, self.reason = now + RETRY_BUDGET, str(error)

@@ -1,4 +1,4 @@
-"""`ManifestRun`: a set of manifests, and the common part of applying, comparing and deleting it.
+"""`ManifestRun`: a set of manifests, and the code that applying, comparing and deleting have in common.
 
 A run finds the kind of each object (in the CRDs of the set, or by discovery) and calls the function of the verb. After
 a failure it tries the next object. If the server or the credentials do not respond, or a stop is requested, it skips
@@ -84,11 +84,11 @@ def read_set(source: Manifests, default_namespace: str, *, recursive: bool = Fal
         namespace = "" if item.comes_first else item.namespace or default_namespace
         key = (item.gvk.group, item.gvk.kind, namespace, item.name)
         if key in seen:
-            problems.append(f"{place}: {item.gvk.kind} {item.name} stands already in {seen[key]}")
+            problems.append(f"{place}: {item.gvk.kind} {item.name} is already in {seen[key]}")
         seen[key] = place
         items.append(item)
     if problems:
-        raise RequestError("\n  ".join(["nothing was sent, since the manifests are wrong:", *problems]))
+        raise RequestError("\n  ".join(["nothing was sent, because the manifests have errors:", *problems]))
     return tuple(items)
 
 
@@ -98,8 +98,8 @@ def first_ones(items: Iterable[Item]) -> list[Item]:
 
 
 def other_ones(items: Iterable[Item]) -> list[Item]:
-    """The items except Namespaces and CustomResourceDefinitions. Webhook configurations are at the end: earlier they
-    would make the server refuse objects of the same set, while no webhook answers yet."""
+    """The items except Namespaces and CustomResourceDefinitions. Webhook configurations come last: applied earlier,
+    they would make the server refuse objects of the same set, because no webhook answers yet."""
     return sorted((item for item in items if not item.comes_first), key=lambda item: item.is_configuration)
 
 
@@ -129,7 +129,7 @@ def _item(content: Mapping[str, Any], place: str) -> Item:
         raise RequestError(f"a {kind} needs metadata with a name")
     name, namespace = metadata.get("name"), metadata.get("namespace") or ""
     if not name and metadata.get("generateName"):
-        raise RequestError(f"a {kind} with a generateName is another one each time; give it a name")
+        raise RequestError(f"a {kind} with a generateName would be a new object each time: give it a name")
     if not (isinstance(name, str) and name and isinstance(namespace, str)):
         raise RequestError(f"a {kind} needs a name, and its name and namespace are texts: is there a number to quote?")
     return Item(content, place, gvk, name, namespace)
@@ -142,7 +142,7 @@ def _text(part: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """An object of the set with its Api. `to_come`: its kind comes with a CRD of the set."""
+    """An object of the set with its Api. `to_come`: a CRD of the set defines its kind."""
 
     item: Item
     kind: ServedKind
@@ -188,11 +188,11 @@ class ManifestRun:
             self._discovery.kinds()
 
     def each(self, items: Iterable[Item], act: Callable[[Placed], ManifestOutcome]) -> list[Placed]:
-        """Call `act` for each item; returns the items that did not fail, to be awaited."""
+        """Call `act` for each item; returns the items that did not fail, so that the caller can wait for them."""
         went_well = []
         for item in items:
             if self.stop is not None and self.stop.is_set():
-                self._over = f"a stop was asked for ({self.stop.reason})"
+                self._over = f"a stop was requested ({self.stop.reason})"
             if self._over:
                 self._note(item, self._unplaced(item, "skipped", None))
                 continue
@@ -203,7 +203,7 @@ class ManifestRun:
             except KubeError as error:
                 self._note(item, self._unplaced(item, "failed", error))
                 if isinstance(error_behind(error), TransportError | AuthError):
-                    self._over = "there is no answer from the server"
+                    self._over = "the server did not answer"
         return went_well
 
     def await_each(self, placed: Sequence[tuple[Placed, Missing]], word: str) -> list[Placed]:
@@ -222,7 +222,7 @@ class ManifestRun:
         return came
 
     def fail(self, placed: Placed, error: KubeError) -> None:
-        """Record that the action succeeded, but the wait did not."""
+        """Record that the action succeeded, but that the wait for its result failed."""
         self.progress.done(f"{said(placed.ref)}: {error}")
         self.outcomes[placed.item] = replace(self.outcomes[placed.item], ready=False, error=error)
 
@@ -234,7 +234,7 @@ class ManifestRun:
         return report
 
     def place(self, item: Item, *, ask: bool = True) -> Placed:
-        """Find the Api of an object. `ask`: request a kind again that the server did not have before. Raises
+        """Find the Api of an object. `ask`: if the server did not have the kind before, ask again. Raises
         DiscoveryError for a kind that does not exist."""
         to_come = self._to_come.get(item.gvk)
         kind = to_come or self._served(item.gvk, ask)

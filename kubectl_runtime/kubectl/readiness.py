@@ -1,10 +1,12 @@
-"""Readiness of applied objects: a function from the object to the reason why it is not ready, empty when it is ready.
+"""Readiness of applied objects, as functions that return the reason why an object is not ready; empty when it is ready.
 
-Workloads are ready by the rules of `kubectl_runtime.runtime.conditions`, other kinds at once or by a given condition.
+Workloads are ready by the rules of `kubectl_runtime.runtime.conditions`. Other kinds are ready at once, or when a given
+condition is met.
 
 `await_all` waits for several objects in one thread under one deadline. Each round, 5 s at most, checks every remaining
-object once (a list of one), so that a permanent failure is known at once, and then watches the first. Finished waits
-are reported as they end. At the deadline or a stop, the remaining waits fail with the last seen state of each object.
+object once (by a list request for this object), so that a permanent failure is noticed early, and then watches the
+first remaining object. Finished waits are reported as they end. At the deadline or a stop, the remaining waits fail
+with the last seen state of each object.
 
 `PodTroubles` explains why the Pods of an unready workload do not run, in the words of scheduler and kubelet, as
 `kubectl describe pod` would:
@@ -42,7 +44,7 @@ from kubectl_runtime.runtime.wait import WaitError, WaitStopped, WaitTimeout, aw
 
 
 def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing | None:
-    """Return the readiness function of this kind; None when there is nothing to wait for. `ready`: the caller's
+    """Return the readiness function of this kind; None for a kind that is ready at once. `ready`: the caller's
     conditions by kind, ``Certificate`` or ``Certificate.cert-manager.io``."""
     condition = ready.get(f"{gvk.kind}.{gvk.group}" if gvk.group else gvk.kind) or ready.get(gvk.kind)
     if condition is not None:
@@ -51,7 +53,7 @@ def missing_of(gvk: GroupVersionKind, ready: Mapping[str, Condition]) -> Missing
 
 
 def gone(uid: str) -> Missing:
-    """Return a function that says what still holds the object with this `uid`; empty when the object is gone."""
+    """Return a function that gives the reason why the object with this `uid` still exists; empty when it is gone."""
     def missing(obj: Any) -> str:
         if obj is None or obj.uid != uid:
             return ""
@@ -62,7 +64,7 @@ def gone(uid: str) -> Missing:
 
 _REMAINING = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure",
               "NamespaceDeletionContentFailure", "NamespaceContentRemaining", "NamespaceFinalizersRemaining")
-"""The conditions of a Namespace that say why its deletion waits."""
+"""The conditions of a Namespace that show why its deletion is not finished."""
 
 
 def is_namespace(obj: Any) -> bool:
@@ -101,18 +103,18 @@ def _by_condition(condition: Condition) -> Missing:
             return ""
         if why := why_never(condition, obj):
             raise NeverReady(why)
-        return f"{name_of(condition)} is not so"
+        return f"condition {name_of(condition)} is not met"
 
     return missing
 
 
 PODS = ApiResource("", "v1", "Pod", "pods")
 MOST_PODS = 50
-"""The most Pods to check, since the Pods of one workload mostly share one problem."""
+"""The most Pods to check: the Pods of one workload mostly share one problem, so these are enough."""
 MOST_NAMED = 3
 """The most problems to report."""
 PATIENCE = 5.0
-"""Seconds for the call."""
+"""Seconds for the call that lists the Pods."""
 
 _USUAL = frozenset(("", "ContainerCreating", "PodInitializing"))
 
@@ -124,7 +126,7 @@ class PodTroubles:
         self._usable = True
 
     def of(self, api: Api[Any], obj: Any) -> str:
-        """The text to append to the reason; empty when nothing is known. Blocks for one call, `PATIENCE` at most."""
+        """The text to append to the reason; empty when nothing is known. Blocks for one call of `PATIENCE` at most."""
         labels = mapping(part_of(obj, "spec").get("selector")).get("matchLabels")
         if not self._usable or not api.namespace or not isinstance(labels, Mapping) or not labels:
             return ""
@@ -142,7 +144,7 @@ class PodTroubles:
 
 
     def ending(self, api: Api[Any], namespace: str) -> str:
-        """The same for the Pods that a terminating Namespace waits for; the Namespace itself does not mention their
+        """The text about the Pods that a terminating Namespace waits for. The Namespace itself does not mention their
         grace period."""
         if not self._usable:
             return ""
@@ -185,7 +187,7 @@ ROUND = 5.0
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """One object, what it lacks, and the word for the goal: ready, gone."""
+    """The wait for one object: what it lacks, and the word for the goal (ready, gone)."""
 
     api: Api[Any]
     ref: ObjectRef
@@ -194,10 +196,10 @@ class Wait:
     why: str = "it was not read yet"
     seen: Any = None
     took_time: bool = False
-    """Whether something was missing at first."""
+    """Whether something was missing at the first check."""
 
     def is_over(self, obj: Any) -> bool:
-        """As a condition: whether nothing is missing. Raises NeverReady, also for a condition that raises."""
+        """Whether nothing is missing, as a condition. Raises NeverReady, also if the caller's condition raises."""
         self.seen = obj
         try:
             self.why = self.missing(obj)
@@ -211,7 +213,7 @@ class Wait:
 
 def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, progress: Progress
               ) -> Iterator[tuple[Wait, KubeError | None]]:
-    """Yield each wait as it ends, with its error if it failed. Blocks until `left` is over, at most."""
+    """Yield each wait as it ends, with its error if it failed. Blocks at most until the time `left` is over."""
     pending = list(waits)
     while pending:
         for wait in list(pending):
@@ -275,7 +277,7 @@ def _watch(wait: Wait, others: int, left: TimeLeft, stop: StopToken | None, prog
 
 def _unfinished(wait: Wait, left: TimeLeft, stop: StopToken | None, troubles: PodTroubles) -> WaitError:
     if stop is not None and stop.is_set():
-        return WaitStopped(f"it was not {wait.word} when a stop was asked for ({stop.reason}): {wait.why}", wait.word,
+        return WaitStopped(f"it was not {wait.word} when a stop was requested ({stop.reason}): {wait.why}", wait.word,
                            wait.seen)
     pods = ""
     if wait.word == "ready":

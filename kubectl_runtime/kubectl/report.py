@@ -1,7 +1,7 @@
 """The outcome of a set of manifests: `ManifestOutcome` per object, `ManifestReport` for all, `ManifestsFailed`.
 
-ManifestsFailed is one error with the whole report, and no ExceptionGroup: `except KubeError` catches it, and the
-successful outcomes are in it as well.
+ManifestsFailed is one error with the whole report, not an ExceptionGroup: `except KubeError` catches it, and it also
+has the successful outcomes.
 
 `Progress` writes a line for each finished object. On a terminal a rewritten line below shows what is awaited; elsewhere
 each newly awaited object gets a line. It writes to standard error by default, so that a script's own output stays
@@ -20,16 +20,16 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.logs import said
 
 ManifestAction = Literal["created", "updated", "unchanged", "deleted", "absent", "failed", "skipped"]
-"""absent: it should be deleted and does not exist. skipped: it was not tried, since the server did not respond or a
-stop was requested."""
+"""absent: the object to delete does not exist. skipped: the object was not tried, because the server did not respond or
+a stop was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestOutcome:
     r"""The outcome of one object of a set of manifests; in a dry run, what would happen to it.
 
-    `ref` is the object, `place` its position in the source, `action` what was done, `difference` a unified diff,
-    `error` the reason of a failure.
+    `ref` is the object, `place` its position in the source, `action` what was done, `difference` a unified diff, and
+    `error` the reason for a failure.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}"
     >>> report = apply_manifests(client, text, field_manager="me", progress=False)
@@ -123,7 +123,8 @@ _BACK, _CLEAR = "\r", "\x1b[K"
 
 
 class Progress:
-    """Lines for a stream. `to`: True for standard error, False for none. `close` erases the last line of waiting."""
+    """Writes progress lines to a stream. `to`: the stream; True for standard error, False for no output. `close` erases
+    a line that shows a wait."""
 
     def __init__(self, to: TextIO | bool) -> None:
         self._stream = sys.stderr if to is True else None if to is False else to

@@ -238,7 +238,7 @@ def test_a_condition_of_ones_own_is_waited_for(world: World, apply: Any) -> None
         "loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}))
     report = apply(service, wait=5, ready={"Service": conditions.is_service_loadbalancer_provisioned})
     assert report.outcomes[0].ready
-    with pytest.raises(ManifestsFailed, match="within 5 s: is_large is not so"):
+    with pytest.raises(ManifestsFailed, match="within 5 s: condition is_large is not met"):
         apply(WIDGET, Widget.crd(), SHOP, wait=5, ready={"Widget.example.com": is_large})
 
 
@@ -255,7 +255,7 @@ def test_a_condition_that_raises_fails_its_object_alone(apply: Any) -> None:
 def test_a_stop_ends_the_wait_and_skips_the_rest(world: World, apply: Any) -> None:
     stop = StopToken(clock=world.clock)
     world.after_looks(2, "deployments", lambda: stop.set("enough"))
-    with pytest.raises(ManifestsFailed, match=r"a stop was asked for \(enough\)") as caught:
+    with pytest.raises(ManifestsFailed, match=r"a stop was requested \(enough\)") as caught:
         apply(deployment(), wait=100, stop=stop)
     assert isinstance(caught.value.report.failed[0].error, WaitStopped)
     with pytest.raises(ManifestsFailed, match=r"0 of 1 objects failed, 1 more were not tried: .*\(enough\)"):
@@ -297,9 +297,9 @@ spec: {containers: []}
     ([{"apiVersion": "a/b/c", "kind": "Pod", "metadata": {"name": "a"}}], "object 1: malformed apiVersion"),
     ([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}},
       {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a", "namespace": "b"}}],
-     "object 2: Namespace a stands already in object 1"),
+     "object 2: Namespace a is already in object 1"),
     ([config_map("a"), config_map("b"), {**config_map("a"), "metadata": {"name": "a", "namespace": "default"}}],
-     "object 3: ConfigMap a stands already in object 1"),
+     "object 3: ConfigMap a is already in object 1"),
 ])
 def test_what_is_wrong_without_asking_a_server_sends_nothing(world: World, apply: Any, source: list[Any], said: str
                                                              ) -> None:
@@ -321,7 +321,7 @@ def test_text_that_is_no_manifest_sends_nothing(world: World, apply: Any) -> Non
 
 def test_a_server_without_answer_is_asked_no_more(world: World, apply: Any) -> None:
     world.server.faults.on(verb="patch").drop()
-    with pytest.raises(ManifestsFailed, match="1 of 3 objects failed, 2 more were not tried: there is no answer"
+    with pytest.raises(ManifestsFailed, match="1 of 3 objects failed, 2 more were not tried: the server did not answer"
                        ) as caught:
         apply(config_map("a"), config_map("b"), {"apiVersion": "v2", "kind": "None", "metadata": {"name": "c"}})
     assert isinstance(caught.value.report.failed[0].error, TransportError)
@@ -403,7 +403,7 @@ def test_the_request_is_a_server_side_apply(world: World, apply: Any) -> None:
 
 
 def test_ready_without_a_time_and_no_time_at_all_are_refused(world: World, apply: Any) -> None:
-    with pytest.raises(RequestError, match="give it as well"):
+    with pytest.raises(RequestError, match="must say for how long"):
         apply(config_map("a"), ready={"ConfigMap": conditions.is_created})
     with pytest.raises(RequestError, match="wait must be more than 0 seconds, not 0"):
         apply(config_map("a"), wait=0)

@@ -102,7 +102,7 @@ def test_an_eviction_whose_answer_is_lost_is_asked_for_again(cluster, how):
 
 
 @pytest.mark.parametrize(("pod", "flag", "said"), [
-    ({"owner": ("apps/v1", "DaemonSet", "agent")}, "ignore_daemonsets", "it is of DaemonSet agent"),
+    ({"owner": ("apps/v1", "DaemonSet", "agent")}, "ignore_daemonsets", "it belongs to DaemonSet agent"),
     ({"owner": ("apps/v1", "DaemonSet", "gone")}, "force", "its DaemonSet gone is gone"),
     ({}, "force", "it has no controller"),
     ({"owner": SET, "volumes": [EMPTY]}, "delete_emptydir_data", "it has data in an emptyDir")])
