@@ -10,10 +10,10 @@
 
 A definition is untrusted input, so none of its text becomes code: `_literal` writes every value, `_Names` and
 `_attribute` make every name, `_comment` and `_docstring` write comments and docstrings. A group, version, kind or
-plural that the API server would refuse, and a schema of the wrong shape, are refused with their place.
+plural that the API server would refuse is refused, and so is a schema of the wrong shape; the error names the place.
 
 The classes read and write but do not validate: limits, patterns, rules and one-of are left to the server, and an absent
-optional field is None. Unknown fields are preserved and written back as they came.
+optional field is None. Unknown fields are preserved and written back unchanged.
 
 datamodel-code-generator 0.89 was tried first, on schemas like those of cert-manager, Gateway API and Istio. It turns
 `oneOf` with `required` into unions that msgspec cannot decode, `format: duration` into ISO 8601 timedeltas, and
@@ -42,7 +42,7 @@ Node = Mapping[str, Any]
 
 WIDTH = 120
 LONGEST = 84
-"""Characters of a class's name, where it can be shortened."""
+"""The most characters of a class name, if the name can be shortened."""
 DEEPEST = 64
 """The most levels of a schema: Python's parser reads at most 200 nested brackets."""
 LARGEST = 200_000
@@ -72,11 +72,11 @@ class CodegenError(Exception):
 
 
 def module_of(crds: Iterable[Node], version: str | None = None, *, strict_enums: bool = False) -> str:
-    """Return the text of a module with a class for each definition, in this version or else the stored version.
+    """Return the text of a module with a class for each definition, in this version (None: in the stored version).
 
-    The same definitions always give the same text. Importing it defines classes and does nothing else, whatever the
-    definitions hold. Raises CodegenError when a definition lacks that version or a schema, when one of its names or its
-    schema is malformed, or when there are none.
+    The same definitions always give the same text. Importing the module defines classes and does nothing else, whatever
+    the definitions hold. Raises CodegenError when a definition lacks that version or a schema, when one of its names or
+    its schema is malformed, or when there are no definitions.
     """
     module = _Module(strict_enums=strict_enums)
     for crd in crds:
@@ -88,7 +88,7 @@ class _Module:
     def __init__(self, *, strict_enums: bool) -> None:
         self._strict_enums = strict_enums
         self._parts: dict[str, str] = {}
-        """The used names of the library's own parts, and their modules."""
+        """The library's own parts that the module uses: their names and modules."""
         self._classes: list[str] = []
         self._names = _Names(_TAKEN)
         self._kinds: list[str] = []
@@ -113,7 +113,7 @@ class _Module:
         group, kind, plural, scope = identity
         for place, text in zip(_NAMES, (group, found["name"], plural, kind, scope), strict=True):
             if not isinstance(text, str) or not _NAMES[place].fullmatch(text):
-                raise CodegenError(f"{who}: {place} is {_shown(text)}, which no API server takes")
+                raise CodegenError(f"{who}: {place} is {_shown(text)}, which no API server accepts")
         schema = found.get("schema")
         schema = schema.get("openAPIV3Schema") if isinstance(schema, Mapping) else None
         if not schema:
@@ -139,7 +139,7 @@ class _Module:
                 lines.append(_comment(key, f"obj[{_literal(key)}]"))
                 continue
             hint = self._hint(node, cls + _pascal(key))
-            must = key in required or key == "spec"  # few definitions require it, but every object has one
+            must = key in required or key == "spec"  # few definitions require a spec, but every object has one
             lines.append(_field(attribute, attribute, hint if must else _optional(hint), must=must))
         self._kinds.append(f"{kind} of {group}/{version}")
         documented = _docstring(schema)
@@ -147,7 +147,8 @@ class _Module:
         self._classes.append("\n".join([head, *documented, *lines, *([] if documented or fields else ["    pass"])]))
 
     def _hint(self, node: Node, name: str) -> str:
-        """The type of a value under a schema; the classes that it needs are added, named by `name` and their place."""
+        """The type of a value with this schema. The classes that the type needs are added; their names are made from
+        `name` and their place."""
         hint = self._bare_hint(node, name)
         return _optional(hint) if node.get("nullable") else hint
 
@@ -197,7 +198,7 @@ class _Module:
             attribute = attributes.new(_attribute(key))
             hint, must = self._hint(child, name + _pascal(key)), key in required
             default = _default(child["default"], hint) if must and "default" in child else None
-            must = must and "default" not in child  # the server fills it in, and samples leave it out
+            must = must and "default" not in child  # the server fills it in, and example objects leave it out
             lines.append(_field(attribute, key, hint if must or default else _optional(hint), must=must, struct=True,
                                 default=default))
             lines += _docstring(_with_values(child) if hint == "str" else child)
@@ -296,7 +297,7 @@ def _shown(value: Any) -> str:
 
 
 _BREAK = ",\n"
-"""Between the values of a Literal: where `_field` may break its line. No literal holds a line break of its own."""
+"""The separator of a Literal's values, at which `_field` may break the line. No literal holds a line break itself."""
 
 
 def _literal(value: str | float) -> str:
@@ -314,7 +315,7 @@ def _may_be_literal(value: Any) -> bool:
 
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
-"""The hints whose defaults are written into the class, with the types of the defaults."""
+"""The type hints whose defaults are written into the class, with the types of these defaults."""
 
 
 def _default(value: Any, hint: str) -> str | None:
@@ -374,8 +375,8 @@ def _words(key: str) -> list[str]:
 
 
 def _attribute(key: str) -> str:
-    """A name for an attribute that shadows nothing. The wire key is written as well if it differs; a key with
-    underscores must be written, because attributes stand for camelCase keys."""
+    """A name for an attribute that shadows nothing. The key on the wire is written out if it differs from the name. A
+    key with underscores must be written out, because attributes stand for camelCase keys."""
     name = "_".join(_words(key)) or "field"
     if name[0].isdigit():
         name = f"field_{name}"
@@ -388,7 +389,7 @@ def _pascal(key: str) -> str:
 
 
 def _shortened(name: str) -> str:
-    """A name by its place, without words from its middle where it would fill a line."""
+    """A name made from a place; words from the middle are left out if the name would fill a line."""
     words = re.findall("[A-Z][^A-Z]*|[^A-Z]+", name)
     while len("".join(words)) > LONGEST and len(words) > 2:
         del words[len(words) // 2]

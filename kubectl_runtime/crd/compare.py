@@ -1,8 +1,9 @@
 """`losses(old, new)`: what a new CustomResourceDefinition removes from the old definition of the same kind.
 
 Losses are removed versions, removed subresources, narrower schemas, and downgrades. A schema is narrower when it
-refuses a value that the old schema accepted, or prunes a field that the old schema kept. For rules, patterns and
-similar constraints nothing decides this in general, so a new or changed constraint counts as a loss.
+refuses a value that the old schema accepted, or prunes a field that the old schema kept. Whether a changed rule,
+pattern or similar constraint is narrower cannot be decided in general, so each new or changed constraint counts as a
+loss.
 """
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ class Loss:
 
 
 def losses(old: Node, new: Node) -> list[Loss]:
-    """Return what `new` removes from `old`; both are whole CustomResourceDefinitions of one kind, `old` as on the
-    server, with its status. Pure."""
+    """Return what `new` removes from `old`. Both are whole CustomResourceDefinitions of one kind; `old` must be as on
+    the server, with its status. A pure function."""
     before, after = _versions(old), _versions(new)
     stored = (old.get("status") or {}).get("storedVersions") or [name for name in before if before[name].get("storage")]
     found = list(_downgrades(before, after))
@@ -169,7 +170,7 @@ def _fields(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
     yield from ((f"{path}.{name}", "is required now") for name in new.get("required") or ()
                 if name not in (old.get("required") or ()) and "default" not in declared.get(name, {}))
     free = {} if old.get(_PRESERVE) else old.get("additionalProperties")
-    if isinstance(free, Mapping):  # previously undeclared keys that are declared now
+    if isinstance(free, Mapping):  # keys that `old` allows without declaring them, and `new` declares
         for name in declared.keys() - known.keys():
             yield from _narrowed(free, declared[name], f"{path}.{name}")
     for name, child in known.items():

@@ -8,8 +8,8 @@
 Without a direct function, the shortest chain is used (v1 -> v2 -> v3). Functions convert the content; apiVersion, kind
 and metadata are carried over, and functions may change labels and annotations. The status is carried over if a function
 leaves it out. Values that a round trip would lose are kept in an annotation, as in Kubernetes' own controllers; `check`
-reports it. Nothing is sent: conversion webhooks, tests and migrations use the same code. `missing()` is for a test that
-every version can be converted to every other, as the API server requires.
+reports such values. Nothing is sent: conversion webhooks, tests and migrations use the same code. `missing()` lets a
+test assert that every version can be converted to every other version, as the API server requires.
 """
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Conversion:
 
     @property
     def classes(self) -> tuple[type[CustomResource], ...]:
-        """The classes of the versions that were given as classes."""
+        """The classes of all versions that are given as classes, not as texts."""
         return tuple(self._classes.values())
 
     @property
@@ -148,8 +148,8 @@ class Conversion:
         """Return the object in another version; `obj` is not changed.
 
         Raises ConversionError if no chain of functions leads to the version, if a function raises or returns no object,
-        and if it changes a field that a conversion must keep (name, namespace, uid, ...). Does not block, if the
-        functions do not.
+        or if a function changes a field that a conversion must keep (name, namespace, uid, ...). Does not block unless
+        a function does.
         """
         content = json_copy(obj.to_dict() if isinstance(obj, CustomResource) else dict(obj))
         if isinstance(version, str):
@@ -193,7 +193,7 @@ class Conversion:
         if back := self.way(wanted, version):
             try:
                 missing = lost(bare, self._along(json_copy(made), version, back))
-            except ConversionError:  # a failing way back is reported when it is used
+            except ConversionError:  # a conversion back that fails is reported when it is used
                 missing = []
             kept = {**kept, version: missing} if missing else {name: value for name, value in kept.items()
                                                                if name != version}
@@ -230,7 +230,7 @@ class Conversion:
 
 
     def _fits(self, content: Object, version: str) -> bool:
-        """Whether the object's status is valid in that version, as far as its class can tell."""
+        """Whether the object's status is valid in that version, as far as the version's class shows."""
         cls = self._classes.get(version)
         if cls is None:
             return True
@@ -251,8 +251,8 @@ _decode_kept = decoder_of(dict[str, list[Lost]])
 
 
 def lost(before: Any, after: Any, path: tuple[str, ...] = ()) -> list[Lost]:
-    """The values of `before` that `after` lacks: maps are compared by key, everything else as a whole. Additional
-    values in `after`, such as defaults, and metadata are no loss."""
+    """The values of `before` that `after` lacks: maps are compared by key, everything else as a whole. Metadata is not
+    compared, and additional values in `after`, such as defaults, are no loss."""
     found: list[Lost] = []
     for key, value in before.items():
         if not path and key in ("apiVersion", "kind", "metadata"):
@@ -295,7 +295,7 @@ def _put_back(content: Object, path: list[str], was: Any, value: Any) -> None:
 
 
 def _metadata(old: Object, new: Object | None, said: str) -> Object:
-    """The old metadata with the new labels and annotations; the old metadata where a function returned none."""
+    """The old metadata with the new labels and annotations; the old metadata unchanged if a function returned none."""
     if new is None:
         return old
     free = ("labels", "annotations")
@@ -309,8 +309,8 @@ def _metadata(old: Object, new: Object | None, said: str) -> Object:
 
 def _typed(function: Callable[[Any], Any], old: type[CustomResource],
            new: type[CustomResource]) -> Callable[[Object], Object]:
-    """The function on whole objects. A new object gets the metadata of the argument, with its own labels and
-    annotations if the function set any."""
+    """The function on whole objects. An object that the function makes gets the metadata of the argument, but keeps
+    labels and annotations that the function set."""
     @functools.wraps(function)
     def convert(content: Object) -> Object:
         found = function(old.from_dict(content))

@@ -10,8 +10,9 @@ r"""`CustomResource`: a resource class of your own kind, which also makes its Cu
     Generator.new("name", GeneratorSpec(...))        an object, with the labels and annotations of the class
     generator.violations(old)                        what the server would refuse, rules included, without a server
 
-A schema that the API server would refuse raises when the class is created, with the field and the remedy; types that
-are defined further down in the module are checked by `crd()`, which also compiles rules with the extra `cel`.
+If the API server would refuse the schema, creating the class raises an error that names the field and the remedy. Types
+that are defined further down in the module are checked by `crd()`, which also compiles rules if the extra `cel` is
+installed.
 
 `merge_crds` combines several versions of one kind into one definition; `definitions_of` does so for any set of classes.
 
@@ -85,8 +86,9 @@ class Validator:
                            f"versions: {', '.join(found['name'] for found in versions)}")
 
     def violations(self, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-        """Return the errors of the object `new`, field by field, and with `old`, those of the update from `old`. The
-        arguments are not changed. Raises MissingExtra if there are rules and the extra `cel` is not installed."""
+        """Return the errors of the object `new`, field by field; with `old`, also the errors of the update from `old`
+        to `new`. The arguments are not changed. Raises MissingExtra if there are rules and the extra `cel` is not
+        installed."""
         now, before = self._as_stored(new), NOTHING if old is None else self._as_stored(old)
         found = schema_causes(now, self._schema, before)
         if self._rules is None:
@@ -96,7 +98,8 @@ class Validator:
         return checked_after(found, self._rules, now, before)
 
     def rule_causes(self) -> list[Cause]:
-        """The errors in the rules themselves; without the extra `cel` only those that need no compiling."""
+        """The errors in the rules themselves. Without the extra `cel`, rules are not compiled, and only other errors
+        are found."""
         if not declares_rules(self._schema):
             return []
         # The CEL modules are half of the import time of this package, and most kinds have no rules.
@@ -124,9 +127,9 @@ class CustomResource(Resource):
     """The base class of your own kinds: the class is the CustomResourceDefinition, and its instances are the objects.
 
     Class keywords are those of `Resource` (group, version, kind, …) and of `CrdOptions` (scale, printer_columns, rules,
-    …). The group must be a name of your own that contains a dot, as the API requires. `status` makes it a subresource.
-    Creating the class raises TypeError for an invalid group, for an unknown keyword (with the nearest valid one), and
-    for types without a structural schema.
+    …). The group must be a name of your own that contains a dot, as the API requires. A field `status` turns on the
+    status subresource. Creating the class raises TypeError for an invalid group, for an unknown keyword (with the
+    nearest valid one), and for types without a structural schema.
 
     >>> class BackupSpec(Struct):
     ...     schedule: str
@@ -169,7 +172,7 @@ class CustomResource(Resource):
             try:
                 cls._version()
             except TypeError as error:
-                if not isinstance(error.__context__, NameError):  # types that are defined further down
+                if not isinstance(error.__context__, NameError):  # NameError: a type is defined further down
                     raise
 
     @classmethod
@@ -242,7 +245,8 @@ class CustomResource(Resource):
 
     @classmethod
     def _schema(cls) -> dict[str, Any]:
-        """The root schema. The server adds apiVersion, kind and metadata; status, set later, is never required."""
+        """The root schema. The server adds apiVersion, kind and metadata. The status is set later, so it is never
+        required."""
         options = cls.crd_options
         if options.schema is not None:
             return dict(options.schema)
@@ -273,11 +277,11 @@ def _validator(cls: Any) -> Validator:
 
 
 def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
-    """Combine definitions into one with all versions; `stored` names the stored version, which comes first.
+    """Combine definitions into one definition with all versions; `stored` names the stored version, which comes first.
 
     The definitions, for example from `CustomResource.crd()`, have one version each; name, group, scope and names must
     be equal. The metadata is that of the stored version. The arguments are not changed. Raises ValueError for
-    definitions that do not fit together.
+    definitions that cannot be combined.
 
     >>> class Size(Struct):
     ...     size: int
@@ -316,8 +320,8 @@ def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
 
 
 def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]]:
-    """Return the definitions of classes, sorted by name: one per kind, with the versions of all its classes. The stored
-    version is that of the class with `storage`.
+    """Return the definitions of classes, sorted by name: one definition per kind, with the versions of all its classes.
+    The class with `storage` has the stored version.
 
     Raises ValueError unless exactly one class of a kind has `storage`. Also raises like `merge_crds` and
     `CustomResource.crd`.

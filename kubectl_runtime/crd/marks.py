@@ -1,12 +1,12 @@
 """Marks for the types of a custom resource, and the class keywords of its definition.
 
     Annotated[int, Rule("self > 0", message="must be positive")]            a rule on a field
-    @rules(Rule("self.low <= self.high"))                                   on a Struct or dataclass, above its class
+    @rules(Rule("self.low <= self.high"))                                   on a Struct or dataclass, as a decorator
     class Kind(CustomResource, ..., rules=(Rule("has(self.spec)"),))        on the whole object
     Annotated[Source, OneOf("git", "http")]                                 exactly one of these keys is set
     Annotated[list[str], ListType("atomic")]                                x-kubernetes-list-type (map: MapKeys)
     Annotated[Limits, MapType("atomic")]                                    x-kubernetes-map-type
-    Annotated[list["Node"], PreserveUnknownFields()]                        not described: for recursive types
+    Annotated[list["Node"], PreserveUnknownFields()]                        no schema, for recursive types
     Annotated[dict[str, Any], EmbeddedResource()]                           a whole Kubernetes object
     Annotated[str | list[str], FieldSchema({...})]                          a schema written by hand, for this field
 """
@@ -26,9 +26,9 @@ _RULES = "x-kubernetes-validations"
 class Rule(msgspec.Struct, frozen=True):
     """A CEL rule (`x-kubernetes-validations`): `self` is the value, `oldSelf` the value before an update.
 
-    A rule that uses `oldSelf` is evaluated only on updates, unless `optional_old_self` is set: then `oldSelf` is an
-    optional value. `message_expression` is CEL that gives the message; `field_path` (``.a.b``) is the path below the
-    rule's place that the error names.
+    A rule that uses `oldSelf` is evaluated only on updates, unless `optional_old_self` makes `oldSelf` an optional
+    value. `message_expression` is CEL that evaluates to the message. `field_path` (``.a.b``) is the path, relative to
+    the rule's place, that the error names.
 
     >>> class Sized(Struct):
     ...     size: Annotated[int, Rule("self >= oldSelf", message="it may only grow")]
@@ -73,7 +73,7 @@ def rules_on(cls: type) -> tuple[Rule, ...]:
 
 
 class OneOf:
-    """Marks a class with exactly one of these keys (wire names) set: a union without a tag field.
+    """Marks an object in which exactly one of these keys (wire names) must be set: a union without a tag field.
 
     >>> class SourceSpec(Struct):
     ...     git: str | None = None
@@ -183,7 +183,7 @@ class PrinterColumn(msgspec.Struct, frozen=True):
 
 
 class ScaleSubresource(msgspec.Struct, frozen=True):
-    """The paths for `kubectl scale`: the desired number, the present number and, for autoscalers, the label selector.
+    """The paths for `kubectl scale`: the desired and the current number of replicas and, for autoscalers, the selector.
 
     >>> ScaleSubresource(".spec.replicas", ".status.replicas").spec_replicas_path
     '.spec.replicas'
@@ -205,11 +205,11 @@ class CrdOptions(msgspec.Struct, frozen=True):
 
     `deprecated` is True, or the warning that clients get. `annotations` and `labels` are set on the definition and on
     objects that `new` makes. `doc` replaces the docstring as the description. `schema` is an openAPIV3Schema written by
-    hand, in place of the derived schema; it must contain its rules.
+    hand, in place of the derived schema; it must contain the rules, too.
 
-    Two keywords apply to fields that are parts of the API's own kinds (a `PodTemplateSpec`): `describe_parts` adds
-    upstream's descriptions, 250 KB for a Pod template; without `embedded_metadata` the schema does not describe the
-    metadata of templates, so that the server drops their labels and annotations.
+    Two keywords apply to fields that are parts of the API's own kinds, such as a `PodTemplateSpec`. `describe_parts`
+    adds upstream's descriptions (250 KB for a Pod template). Without `embedded_metadata` the schema does not describe
+    the metadata of templates, and the server drops their labels and annotations.
     """
 
     singular: str | None = None
@@ -245,7 +245,7 @@ _LISTS = frozenset({"short_names", "categories", "printer_columns", "selectable_
 
 
 def options_of(cls: type, given: Mapping[str, Any]) -> CrdOptions:
-    """Return the options of class keywords. Raises TypeError for a text in place of several and contradictions."""
+    """Return the options of class keywords. Raises TypeError for a text in place of a tuple, and for contradictions."""
     for name in _LISTS & given.keys():
         if isinstance(given[name], str):
             raise TypeError(f"class {cls.__name__}: {name}= takes several; write {name}=({given[name]!r},)")

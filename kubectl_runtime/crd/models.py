@@ -8,16 +8,16 @@ Types are as in `kubectl_runtime.crd.schema`, including parts of the API and the
   if two members declare a property differently. `int | str` is `x-kubernetes-int-or-string`; other unions are refused
 - Decimal, timedelta and bytes are strings: with a pattern, ISO 8601 with a pattern, UTF-8
 - `Field(ge=…, max_length=…, pattern=…)` sets the limit; pydantic refuses a pattern that RE2 does not know
-- `Field(alias=…)` and alias_generator set the key on the wire; by default it is the attribute's name. A separate or
-  multiple validation alias is refused
+- `Field(alias=…)` and alias_generator set the key on the wire, which by default is the attribute's name. A validation
+  alias that differs from the alias, or has several keys, is refused
 - defaults become `default`, except for empty lists and maps
 - `set[T]` is a list of type set, of scalars only; `tuple[T, T]` a list of two
 - constrained keys of dicts, tuples of mixed types, null alone, and conditions (if, not) are refused
 - `extra="allow"` preserves unknown fields; computed fields are never in the schema and never sent
 
 Two keywords of JSON Schema cannot be used directly. The API server refuses a null for an ``enum`` even if null is one
-of its values, and refuses an empty text for ``format: byte``. `nullable` therefore writes the enum into an ``allOf``,
-which is not applied to null, and `BASE64` is an ``anyOf`` that includes the empty text.
+of the enum's values, and refuses an empty text for ``format: byte``. Therefore `nullable` writes the enum into an
+``allOf``, which the server does not apply to null, and `BASE64` is an ``anyOf`` that includes the empty text.
 """
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _generator() -> Any:
 
 
 class _Structure:
-    """One model's JSON schema; `definitions` are those that it refers to."""
+    """One model's JSON schema; `definitions` are the schemas that it refers to."""
 
     def __init__(self, definitions: Mapping[str, Schema], other: Callable[[Any, str], Schema]) -> None:
         self._definitions = definitions

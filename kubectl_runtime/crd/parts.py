@@ -1,11 +1,11 @@
 """Structural schemas of the API's own parts (`kubectl_runtime.resources`), as controller-gen writes them.
 
-- a pointer, list or map is not required; list types and map keys are upstream's
-- a field with `+default` has that default (`GO_DEFAULTS`); no other field has one
+- a field that is a pointer, list or map is not required; list types and map keys are those of upstream
+- a field with `+default` has that default (`GO_DEFAULTS`); no other field has a default
 - Quantity and IntOrString are `anyOf` integer and string, with `x-kubernetes-int-or-string`
 - ObjectMeta within a part has labels, annotations, finalizers, name and namespace; with `Style.metadata=False`: {}
 - a list whose keys may be absent is atomic, since the server refuses such keys (five lists, all in statuses)
-- any JSON, RawExtension and FieldsV1 are preserved; so is JSONSchemaProps, which contains itself
+- JSON, RawExtension and FieldsV1 preserve unknown fields; so does JSONSchemaProps, which contains itself
 
 Descriptions are left out unless `Style.descriptions` is set: those of a Pod template alone are 250 KB.
 """
@@ -52,15 +52,15 @@ GO_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 """The `+default` markers of the Go types in k8s.io/api, release 1.36, with those of inlined structs and without
 references (``+default=ref(…)``), which controller-gen does not follow. `python -m tests.tools.generate` compares them.
 
-The published OpenAPI cannot be taken for them: it also shows '', 0 and {} for every field that is no pointer and has
-no `omitempty`, and as defaults of a custom resource these would make `required` meaningless.
+The published OpenAPI is not used for them: it also shows the defaults '', 0 and {} for every field that is not a
+pointer and has no `omitempty`. In a custom resource such defaults would make `required` meaningless.
 """
 ATOMIC = frozenset(CORE + name for name in _NAMED_LOCALLY)
 """Structs that controller-gen writes as atomic since they inline LocalObjectReference; the OpenAPI marks only some."""
 
 _INT_OR_STRING: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 QUANTITY_START = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|"
-"""How the pattern of a quantity begins, here and where controller-gen wrote it."""
+"""How the pattern of a quantity begins, both in this library's schemas and in those of controller-gen."""
 _QUANTITY_PATTERN = QUANTITY_START + r"([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 _TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
 _EMBEDDED_META: Schema = {"type": "object", "properties": {

@@ -21,8 +21,9 @@
 
 A field without a default is required. Any other type raises TypeError, which names class and field.
 
-In a union of tagged Structs the defaults of fields are applied only when reading: the server would fill the default of
-one member into an object of another. A condition requires only `type` and `status`: an apply omits empty values.
+In a union of tagged Structs, the defaults of fields are not in the schema, and apply only when an object is read: the
+server would fill the default of one member into an object of another member. A condition requires only `type` and
+`status`, because an apply omits empty values.
 """
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ _LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItem
 
 
 def marked(schema: Schema, mark: Any, where: str) -> Schema:
-    """Return the schema with what a mark adds, or the same schema for other metadata. Raises TypeError."""
+    """Return the schema with the additions of a mark; metadata that is not a mark adds nothing. Raises TypeError."""
     match mark:
         case msgspec.Meta():
             return _limited(schema, mark)
@@ -148,7 +149,7 @@ def is_tagged(cls: Any) -> bool:
 def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
     """Return the schema of a union of tagged Structs, each given with its own schema (without the tag).
 
-    Raises TypeError where two members declare one key differently, or have their tags in different fields.
+    Raises TypeError if two members declare one key differently, or have their tags in different fields.
     """
     tag_fields = {cls.__struct_config__.tag_field for cls, _ in members}
     if len(tag_fields) > 1:
@@ -264,7 +265,8 @@ def _part_schema(cls: type, within: Within) -> Schema | None:
 
 
 def _with_default(schema: Schema, hint: Any, default: Any, where: str) -> Schema:
-    """Empty lists and maps are no defaults in the schema; an empty record is, so that its fields get their defaults."""
+    """The schema with a default. Empty lists and maps are not written as defaults, but an empty record is, so that the
+    server fills in the defaults of its fields."""
     if default is None or default is MISSING:
         return schema
     try:
@@ -297,7 +299,7 @@ def _schema(hint: Any, where: str, within: Within) -> Schema:
 
 
 def _open(options: tuple[Any, ...]) -> Schema:
-    """The schema of an undescribed value: at most whether it is a list or an object."""
+    """The schema of a value that is not described, except that it may say whether the value is a list or an object."""
     origin = (typing.get_origin(options[0]) or options[0]) if len(options) == 1 else Any
     if isinstance(origin, type) and issubclass(origin, list | tuple | set | frozenset):
         return {"type": "array", "items": {_PRESERVE: True}}
@@ -387,6 +389,6 @@ def schema_of(hint: Any, where: str) -> Schema:
 
 
 def _description(cls: type) -> str:
-    """The class's own docstring; not the signature that dataclasses put in its place."""
+    """The class's own docstring, but not the signature that dataclasses put in the place of a missing docstring."""
     text = cls.__dict__.get("__doc__") or ""
     return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text)
