@@ -1,7 +1,7 @@
 """Kubernetes controllers for Python code that blocks: the names that a controller's author imports.
 
-`from kubectl_runtime import NAME`; `help(NAME)` shows an example. More names are one import away, in the modules named
-by topic: `from kubectl_runtime.TOPIC import NAME`. Built-in kinds are in `kubectl_runtime.resources`.
+Import them by `from kubectl_runtime import NAME`; `help(NAME)` shows an example. More names are in the modules named by
+topic: `from kubectl_runtime.TOPIC import NAME`. Built-in kinds are in `kubectl_runtime.resources`.
 """
 from kubectl_runtime.core.base.version import VERSION
 from kubectl_runtime.facade import contents, door

@@ -4,9 +4,9 @@ To add, move or remove a public name, edit its row here and run `python -m tests
 (`*.pyi`) for type checkers and editors. The facade `kubectl_runtime`, the topic modules, the table of contents of
 `help(kubectl_runtime)` and the reference are derived from the table.
 
-A name belongs to one topic and is imported from `kubectl_runtime.TOPIC`. Rows with `TOP` can also be imported from
-`kubectl_runtime`: at most 80 names, and no general nouns. Rows with `MOVED` were in `kubectl_runtime` in 0.2; until 0.4
-they still work there, with a DeprecationWarning.
+A name belongs to one topic and is imported from `kubectl_runtime.TOPIC`. Names whose rows have `TOP` can also be
+imported from `kubectl_runtime`: at most 80 names, and no general nouns. Names whose rows have `MOVED` were in
+`kubectl_runtime` in 0.2. Importing them from there still works until 0.4, with a DeprecationWarning.
 """
 from __future__ import annotations
 
@@ -317,8 +317,7 @@ def contents() -> str:
 
 
 def door(module: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__all__`, `__getattr__` and `__dir__` for the facade or a topic module, which import a name on first
-    use."""
+    """Return `__all__`, `__getattr__` and `__dir__` for the facade or a topic module; names load on first use."""
     found = homes(module)
     moved = {} if module != PACKAGE else {
         name: topic for topic, names in TOPICS.items() for name, (_, place) in names.items() if place == MOVED}

@@ -1,4 +1,4 @@
-"""Objects and their parts: metadata, owners, conditions, quantities, classes of views, and dynamic objects."""
+"""Objects and their parts: metadata, owners, conditions, quantities, view classes, and dynamic objects."""
 from kubectl_runtime.facade import door
 
 __all__, __getattr__, __dir__ = door(__name__)

@@ -1,4 +1,4 @@
-"""What leads to a run: predicates, events of objects, requests to reconcile."""
+"""What triggers a run: predicates, object events, reconcile requests."""
 from kubectl_runtime.facade import door
 
 __all__, __getattr__, __dir__ = door(__name__)
