@@ -1,24 +1,26 @@
 """The wait of a watch after a failure, its log of failures, and its behaviour while the server is unreachable.
 
-`WatchBackoff`: the n-th failure in a row waits a time drawn from [d, 2d), where d is `initial` doubled (times `factor`)
-n - 1 times, at most `maximum`. `WatchFailures` counts them, from 1 again after `reset_after` seconds without a failure
-or after an outage. An `Init` or a page resets nothing: a list can begin well and fail each time.
+`WatchBackoff`: the wait after the n-th failure in a row is drawn from [d, 2d), where d is `initial` multiplied n - 1
+times by `factor`, at most `maximum`. `WatchFailures` counts the failures, and starts over after `reset_after` seconds
+without a failure or after an outage. An `Init` or a page does not reset the count: a list can begin well and still fail
+each time.
 
 - While the server cannot be reached, the watcher itself waits until it answers, without this backoff.
-- The first 410 within `reset_after` does not wait: the history has expired, and an immediate list is the remedy.
+- After the first 410 within `reset_after` there is no wait: the history has expired, and a new list is the remedy.
 - Within a minute after an outage the waits begin at `initial` again and are at most 4 s.
-- Other failures wait at least as long as the server asks, up to 5 min.
+- After any other failure the wait is at least as long as the server asks for, up to 5 min.
 
 The numbers are client-go's and kube-rs's: 0.8 s doubling up to 30 s, full jitter on top, reset after 2 min.
 
 `FailureLog`: a new failure is a warning with verb, kind, namespace, the server's message, the remedy and the next
 attempt (INFO for an expired version). A repetition of the same failure is a short warning; while the server cannot be
-reached, there is one only at each doubling of the count. Recovery is INFO. A server's message about a list or watch
-never quotes a Secret.
+reached, this warning appears only at each doubling of the count. Recovery is INFO. A server's message about a list or
+watch never quotes a Secret.
 
-`ServerGate`: while the server of the client is away, its watches take turns to probe it. A watch that has just probed
-waits half a second longer than the others. Waiting watches look once a second, at random times, so that the first
-requests after an outage are spread. A watch that still finds no server after others got an answer uses its own backoff.
+`ServerGate`: while the client's server is unreachable, the client's watches take turns probing it. A watch that has
+just probed waits half a second longer than the others. Waiting watches check once a second, at random times, whether
+the server is back, so that the first requests after an outage are spread. If a watch still reaches no server after
+other watches got an answer, it uses its own backoff.
 """
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ class FailureLog:
         self._since = 0.0
 
     def failed(self, failure: Failed, now: float, delay: float) -> str:
-        """Log `failure`, which happened at `now` and is followed by `delay` seconds of waiting; returns it as text."""
+        """Log `failure`, which happened at `now` and is followed by a wait of `delay` seconds. Returns the text."""
         text = self.describe(failure)
         if not self._count:
             self._since = now
@@ -139,7 +141,7 @@ class FailureLog:
         if error.is_unauthorized:
             return "the credentials are not valid or have expired"
         if error.is_expired:
-            return "its history no longer reaches back that far, so everything is listed again"
+            return "the server's history no longer reaches back that far; listing everything again"
         return "this kind cannot be watched; changes are missed" if error.code == 405 else ""
 
 
@@ -158,23 +160,24 @@ def _next(failure: Failed, delay: float) -> str:
 
 
 LOOK_SECONDS = 1.0
-"""The longest time between two checks whether the server is back."""
+"""The longest time between two checks for whether the server is back."""
 YIELD_SECONDS = 0.5
 """The extra wait of the watch that has just probed, so that each watch gets a turn."""
 GENTLE_SECONDS = 60.0
-"""A failure within this time after an outage still belongs to it: servers refuse requests until they are ready."""
+"""A failure within this time after an outage still counts to the outage: servers refuse requests until they are ready.
+"""
 
 
 class ServerGate:
-    """Prevents a watch from sending requests to a server that is unreachable. For the thread of its watch."""
+    """Keeps a watch from sending requests to an unreachable server. Only for the thread of its watch."""
 
     def __init__(self, reachability: Reachability, rng: random.Random) -> None:
         self._reachability = reachability
         self._rng = rng
         self._not_before = 0.0
-        self._waits = False  # since the last request that was answered
+        self._waits = False  # whether it has waited since its last answered request
         self._its_turn = False
-        self._let_go = False  # because another watch was answered
+        self._let_go = False  # whether it may try because another watch was answered
         self._over_since: float | None = None
 
     @property
@@ -191,7 +194,7 @@ class ServerGate:
         return self._reachability.outage
 
     def pause(self, now: float) -> float:
-        """Seconds until the next call of `pause`; 0: the watch may make its request, and must."""
+        """Seconds until the next call of `pause`. At 0 the watch must send its request."""
         outage = self._reachability.outage
         if outage is None:
             self._let_go = self._waits
@@ -201,12 +204,12 @@ class ServerGate:
         if now >= self._not_before and outage.turn(now, self._rng.random) <= 0:
             self._its_turn = True
             return 0.0
-        # Random: these looks spread the first requests after the outage.
+        # Random, so that the first requests after the outage are spread.
         look = LOOK_SECONDS * self._rng.uniform(0.0 if first_look else 0.5, 1.0)
         return min(look, self._not_before - now) if now < self._not_before else look
 
     def failed(self, error: Exception, now: float) -> bool:
-        """The request failed. Whether the watch now waits for the server, and needs no backoff of its own."""
+        """Record a failed request. Returns whether the watch now waits for the server, so that it needs no backoff."""
         if isinstance(error, ApiError):
             self.passed(now)
         if not is_unreachable(error):
@@ -221,21 +224,23 @@ class ServerGate:
         return True
 
     def passed(self, now: float) -> None:
-        """The request was answered, as the client has reported to the shared `Reachability`."""
+        """Record that the request was answered. The client itself has notified the shared `Reachability`."""
         if self._waits:
             self._over_since = now
         self._waits = self._its_turn = self._let_go = False
 
     def outage_is_over(self, now: float) -> bool:
-        """Whether the watch has come out of an outage within the last minute; True once for each outage."""
+        """Whether the watch has come out of an outage within the last minute. Returns True only once per outage."""
         since, self._over_since = self._over_since, None
         return since is not None and now - since < GENTLE_SECONDS
 
 
 def is_unreachable(error: Exception) -> bool:
-    """Whether a request reached no server: refused, reset before any answer, no route, no name. False for an answer
-    that does not come (an overloaded server must not get more requests), an answer that broke off, a certificate that
-    is not trusted, a closed client."""
+    """Whether a request reached no server: connection refused or reset before any answer, no route, unknown host name.
+
+    False if no answer came in time (an overloaded server must not get more requests), if an answer broke off, if the
+    certificate is not trusted, and if the client is closed.
+    """
     if not isinstance(error, TransportError) or isinstance(error, RequestTimeout):
         return False
     failure: Any = getattr(error, "failure", None)
@@ -245,19 +250,19 @@ def is_unreachable(error: Exception) -> bool:
 T = TypeVar("T")
 
 IDLE_PAUSE = 0.05
-"""Seconds until a simulated transport that had nothing ready is asked again."""
+"""Seconds until a simulated transport that had nothing ready is read again."""
 
 GENTLE_MAXIMUM = 2.0
-"""The bound of d, in seconds, while a server is still starting."""
+"""The maximum of d (see `WatchBackoff`) in seconds while a server is still starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchBackoff:
-    """How long a watch waits after failures: `initial` seconds, times `factor` up to `maximum` = d, drawn from [d, 2d).
+    """How long a watch waits after failures: d grows from `initial` by `factor` up to `maximum`; waits are in [d, 2d).
 
-    After `reset_after` seconds without a failure the count starts over. The numbers are client-go's. `maximum` bounds
+    After `reset_after` seconds without a failure the count starts over. The defaults are client-go's. `maximum` bounds
     d, so with jitter a wait may take twice as long. Durations are seconds or `timedelta`; `jitter=False` waits exactly
-    d (for tests). Raises RequestError when a number makes no sense.
+    d (for tests). Raises RequestError for a number out of range.
 
     >>> stop, api = StopToken(), Api.namespaced(client, ConfigMap, "default")
     >>> events = watcher(api, WatcherConfig(), stop, backoff=WatchBackoff(maximum=timedelta(minutes=1)))
@@ -273,7 +278,7 @@ class WatchBackoff:
 
     def __post_init__(self) -> None:
         check_flags(self, "jitter")
-        _ = self._rule  # refuses numbers that make no sense
+        _ = self._rule  # raises RequestError for a number out of range
         if not seconds(self.reset_after) >= 0:
             raise RequestError(f"a backoff needs reset_after >= 0, not {self.reset_after}")
 
@@ -298,7 +303,7 @@ class WatchFailures:
     """The failures of one watch. Not thread-safe."""
 
     def __init__(self, rule: WatchBackoff = DEFAULT_BACKOFF, *, rng: random.Random | None = None) -> None:
-        """`rng` draws the jitter; give a seeded one to reproduce a run."""
+        """`rng` draws the jitter; pass a seeded generator to reproduce a run."""
         self._rule = rule
         self._rng = rng or random.Random()
         self._failures = 0
@@ -321,7 +326,7 @@ class WatchFailures:
         return delay
 
     def after(self, failure: Failed, now: float) -> float:
-        """Count `failure`. Returns the seconds to wait from `now` on, as the module says."""
+        """Count `failure`. Returns the seconds to wait from `now`, by the rules in the module's docstring."""
         if failure.away:
             return 0.0
         if failure.outage_over:
@@ -340,10 +345,10 @@ class WatchFailures:
 def backoff(steps: Iterable[RawStep[T]], stop: StopToken, target: WatchTarget, rule: WatchBackoff = DEFAULT_BACKOFF, *,
             clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
             on_trouble: Callable[[str], None] = lambda _: None) -> Iterator[Event[T]]:
-    """Pass events on; after each `Failed` log it and wait before pulling again. Ends when `stop` is set.
+    """Pass on the events; after each `Failed`, log the failure and wait before pulling again. Ends when `stop` is set.
 
-    `target` names in the log what is watched. `on_trouble` gets the logged text of a failure before the wait, and an
-    empty text when the watch works again. Closing this closes `steps`.
+    `target` is the watch's name in the log. `on_trouble` gets the logged text of a failure before the wait, and an
+    empty text when the watch works again. Closing the generator closes `steps`.
     """
     state, failures, troubled = WatchFailures(rule, rng=rng), FailureLog(target), False
     stop = with_scope(stop, clock)

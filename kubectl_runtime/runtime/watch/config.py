@@ -22,17 +22,17 @@ from kubectl_runtime.runtime.watch.backoff import DEFAULT_BACKOFF, WatchBackoff
 
 
 class ListSemantic(Enum):
-    """How recent the first list of a watch has to be: the most recent version, or any that the server's cache has.
+    """How recent the first list of a watch must be: the current state, or any state in the server's cache.
 
     >>> config = WatcherConfig(list_semantic=ListSemantic.ANY)
     """
 
     MOST_RECENT = "most recent"
-    """As of now, by a quorum read; paged."""
+    """The current state, by a quorum read. The list is paged."""
     ANY = "any"
-    """Any state that the server has cached (`resourceVersion=0`), which may be older than what was seen before, but
-    costs the server less. Not paged, since servers page only current lists. Later lists are most recent ones, so a
-    store never goes back in time."""
+    """Any state in the server's cache (`resourceVersion=0`). It costs the server less, but may be older than a state
+    seen before. The list is not paged, since servers page only current lists. Later lists use `MOST_RECENT`, so a store
+    never goes back in time."""
 
 
 class InitialListStrategy(Enum):
@@ -43,18 +43,19 @@ class InitialListStrategy(Enum):
     """
 
     LIST_WATCH = "list, then watch"
-    """Pages of a list, then a watch."""
+    """A paged list, then a watch."""
     STREAMING_LIST = "streaming list"
-    """The first events of a watch (`sendInitialEvents`), which cost the server far less memory. If the server refuses
-    the request, or does not complete it within 30 s, the resource is listed in pages for an hour."""
+    """A watch that begins with the existing objects (`sendInitialEvents`), which costs the server far less memory. If
+    the server refuses the request or does not complete the list within 30 s, lists of the resource are paged for an
+    hour."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatcherConfig:
     """How one kind is listed and watched: selectors, page size, freshness, fields to keep, waits after failures.
 
-    Immutable. Durations are seconds or `timedelta`. Raises RequestError for a number that is out of range and for a
-    selector that every server would refuse; only the server can check field names.
+    Immutable. Durations are seconds or `timedelta`. Raises RequestError for a number out of range and for a selector
+    that every server would refuse. Only the server can check field names.
 
     >>> web = WatcherConfig(label_selector="app=web", page_size=100)
     >>> with watch_store(Api.all(client, Pod), web) as pods:
@@ -68,8 +69,9 @@ class WatcherConfig:
     page_size: int | None = 500
     """Objects per page of a list (500 as in client-go and kube-rs); None requests everything in one page."""
     timeout: Duration = 290.0
-    """The longest time a watch request lives before the server ends it and the next one follows. Each is drawn from
-    80 % to 100 % of this, [232, 290] s by default, so that watches which began together do not end together."""
+    """The longest lifetime of a watch request. After it, the server ends the request and the next request follows. Each
+    timeout is drawn from 80 % to 100 % of this value ([232, 290] s by default), so that watches that began together do
+    not end together."""
     shared: bool = field(default=True, kw_only=True)
     """Whether users of the client that need the same watch share it; False opts out."""
     bookmarks: bool = True
@@ -77,21 +79,21 @@ class WatcherConfig:
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
     initial_list_strategy: InitialListStrategy = InitialListStrategy.LIST_WATCH
     fields: type[PartialView] | None = None
-    """Keep only the fields that this frozen view declares: readers get the view, read-only. Type checkers cannot see
-    that; an `api.with_fields(View)` is an `Api` of the view for them, and so are the controllers and stores that are
-    made with it."""
+    """Keep only the fields that this frozen view declares: readers get read-only views. Type checkers do not see this
+    setting. They do see that `api.with_fields(View)` is an `Api` of the view; controllers and stores made with that Api
+    are typed by the view, too."""
     validate: bool = False
-    """Decode everything that the class declares when an object arrives, so that an object that does not fit is logged
-    and becomes an `InvalidObject` at once, and not at its first use."""
+    """Decode all declared fields when an object arrives. An object that does not fit its class is then logged and
+    becomes an `InvalidObject` on arrival, instead of failing at its first use."""
     verify: Duration | None = None
-    """Compare the store with a list of metadata at this interval (at least 1 s): for clusters whose database may be
-    restored from a copy. None: never. Only for watches with a store."""
+    """Compare the store with a list of metadata at this interval (at least 1 s); None disables the comparison. It is
+    meant for clusters whose database may be restored from a copy, and works only for watches with a store."""
     shard: ShardSelector | None = field(default=None, kw_only=True)
-    """Only the objects in these hash ranges; None: all objects. Only these are requested; other objects, which a server
-    without the feature gate ShardedListAndWatch sends, are dropped."""
+    """Request only the objects in these hash ranges; None requests all objects. A server without the feature gate
+    ShardedListAndWatch sends the other objects too; they are dropped."""
     backoff: WatchBackoff | None = field(default=None, kw_only=True)
-    """How long to wait after a failure. None: `WatchBackoff()`; for the kinds that a controller `owns` or `watches`,
-    the backoff of the watch of its own kind."""
+    """How long to wait after a failure. None means `WatchBackoff()`. For the kinds that a controller `owns` or
+    `watches`, None means the backoff of the watch for the controller's main kind."""
 
     def __post_init__(self) -> None:
         keep_selections(self)
@@ -115,16 +117,16 @@ class WatcherConfig:
 
     @property
     def label_text(self) -> str | None:
-        """The label selector as requests carry it; None without one."""
+        """The label selector as text for requests; None if there is none."""
         return str(self.label_selector or "") or None
 
     @property
     def field_text(self) -> str | None:
-        """The field selector as requests carry it; None without one."""
+        """The field selector as text for requests; None if there is none."""
         return str(self.field_selector or "") or None
 
     def draw_timeout(self, rng: random.Random) -> int:
-        """The timeout of the next watch request, in whole seconds as the API takes it."""
+        """Draw the timeout of the next watch request, in whole seconds as the API requires."""
         longest = seconds(self.timeout)
         return max(1, round(rng.uniform(0.8 * longest, longest)))
 

@@ -11,15 +11,16 @@
     Streaming, Watching    the next batch of the open stream                  BatchRead, Ended (also by the idle
                                                                               guard), or Broke
 
-While the server is away, a request is made only at this watch's turn (see `ServerGate`). An error is an input like any
-other; nothing is raised. Errors after the stop token is set are dropped. Only one thread at a time may call `advance`
-and `close`; another thread that sets the stop token wakes a blocked read at once.
+While the server is unreachable, a request is made only at this watch's turn (see `ServerGate`). An error is an input
+like any other; nothing is raised. Errors after the stop token is set are dropped. Only one thread at a time may call
+`advance` and `close`; another thread that sets the stop token wakes a blocked read at once.
 
-`Verifier` compares the store with lists of metadata from time to time. It finds changes that no event shows: data that
-was restored from an older copy and has already passed the known versions. It compares key, uid and version with what is
-stored and with what readers see (for a write that the watch has not shown yet, the returned version). An object that
-differs is looked at again after 10 s, since an event may be on its way. If it still differs and its entry here is
-unchanged, no event will correct it, and everything is listed again.
+`Verifier` compares the store with lists of metadata from time to time. It finds changes that no event reports: the
+database was restored from an older copy, and the server's versions have already passed the known ones. `Verifier`
+compares key, uid and version of each object with the stored object and with the object that readers see. (For a write
+of this process that the watch has not shown yet, the latter has the version that the server returned.) An object that
+differs is compared again after 10 s, since an event may be on its way. If it still differs and the local state is
+unchanged, no event will correct the difference, and everything is listed again.
 
 `reader_of`, `Modifier` and `validated` turn records into the objects that user code gets.
 """
@@ -71,7 +72,7 @@ from kubectl_runtime.runtime.watch.states import (
 log = guarded_logger(__name__)
 
 CONFIRM_SECONDS = 10.0
-"""Seconds in which events may still explain a difference."""
+"""The time, in seconds, within which events may still explain a difference."""
 _NAMED = 3
 
 Identity = tuple[str, str] | None
@@ -84,8 +85,7 @@ _NOT_HELD: Held = None, None
 
 
 class Verifier:
-    """Compares a store with the server. For the thread of its watch. `known` returns the present contents of the store.
-    """
+    """Compares a store with the server. Only for the thread of its watch. `known` returns the store's contents."""
 
     def __init__(self, api: Api[Any], config: WatcherConfig, interval: float,
                  known: Callable[[], dict[Key, Held]], stop: StopToken, now: float) -> None:
@@ -104,14 +104,14 @@ class Verifier:
         return self._due
 
     def check(self, now: float) -> str:
-        """Returns what is wrong, as text; empty when nothing is, or when no list is due. Blocks for the list."""
+        """Describe how the store differs; empty if nothing differs or no list is due. Blocks for the list."""
         if now < self._due:
             return ""
         before, self._differed = self._differed, {}
         self._due = now + self._interval
         try:
             differing = self._compare()
-        except BaseException as error:  # noqa: BLE001 - a watch that works must not end because its check does not
+        except BaseException as error:  # noqa: BLE001 - a failed check must not end a working watch
             pass_interrupt(error)
             log.warning("the store of %s could not be verified: %s", self._api.resource.full_name, described(error))
             return ""
@@ -126,7 +126,7 @@ class Verifier:
         return ""
 
     def _compare(self) -> dict[Key, Held]:
-        """For each object that differs from the server's list: its locally known state."""
+        """The local state of each object that differs from the server's list."""
         known = self._known()
         differing: dict[Key, Held] = {}
         operation = f"list {self._api.resource.full_name} to verify the store"
@@ -143,12 +143,12 @@ class Verifier:
 
 
 WITNESSES = 3
-"""Number of objects seen last by which the driver recognizes the cluster: several, as some may have been deleted."""
+"""How many of the last seen objects identify the cluster. One would not do, since it may have been deleted."""
 
 
 class Advance(NamedTuple):
-    """The result of one effect: events and failures in order, seconds until the next effect (None: idle), and how many
-    events, bookmarks and errors included, came on the open watch."""
+    """The result of one effect: events and failures in order, the seconds until the next effect (None: idle), and the
+    number of events, including bookmarks and errors, that arrived on the open watch."""
 
     out: list[Event[Record] | Failed]
     wait: float | None = 0.0
@@ -175,9 +175,9 @@ class WatchDriver:
         self._gate = ServerGate(api.client.reachability, rng)
         self._refusals = api.client.refusals
         self.state: State = BEGIN
-        """The state of its machine. Only changed here."""
+        """The state of the watch machine. Only the driver changes it."""
         self.unasked = False
-        """Whether objects outside the requested ranges came: the server ignores ranges."""
+        """Whether objects outside the requested hash ranges arrived, which means that the server ignores ranges."""
         self._stream: WatchStream | None = None
         self._patience = self._heard = 0.0
         self._witnesses: dict[Key, str] = {}
@@ -190,7 +190,7 @@ class WatchDriver:
 
     @property
     def outage(self) -> Outage | None:
-        """The present outage of the client's server, as all watches of the client know it; None while it answers."""
+        """The present outage of the client's server, shared by all watches of the client; None while it answers."""
         return self._gate.outage
 
     def advance(self) -> Advance:
@@ -221,10 +221,10 @@ class WatchDriver:
 
     def _list(self, state: Listing) -> Advance:
         try:
-            # A list that has begun is worth the client's own retries; a failure of the first page must be seen at once.
+            # Later pages use the client's retries to save the list so far; a failed first page is reported at once.
             retry = Retry.SAFE if state.token else Retry.NEVER
             meta, records = self._page(self._list_params(state), retry)
-        except BaseException as error:  # noqa: BLE001 - the watch must live on, and the failure be seen
+        except BaseException as error:  # noqa: BLE001 - the watch must go on and report the failure
             return self._broke(error)
         self._gate.passed(self._clock.monotonic())
         if state.token is None:
@@ -233,7 +233,7 @@ class WatchDriver:
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))
 
     def _stream_list(self, state: Listing) -> Advance:
-        # The request lives as long as its list may take, so a server that never completes the list ends the watch.
+        # The request's timeout is the time that the list may take, so a server that never completes it ends the watch.
         params = self._watch_params(INITIAL_EVENTS_SECONDS, initial=True)
         version = "0" if state.first and self._config.list_semantic is ListSemantic.ANY else ""
         return self._opened(params, version, streaming=True)
@@ -298,15 +298,15 @@ class WatchDriver:
         return meta, records
 
     def _asked(self, batch: WatchBatch) -> WatchBatch:
-        """The events; an event of an object outside the requested ranges becomes a bookmark of its version."""
+        """The events, with a bookmark in place of each event for an object outside the requested ranges."""
         asked = [event if event.record is None or is_in_shard(self._config.shard, event.record)
                  else RecordEvent("BOOKMARK", None, event.resource_version or "") for event in batch]
         self.unasked = self.unasked or any(one is not other for one, other in zip(asked, batch, strict=True))
         return asked
 
     def _recognizes(self, version: str, found: Sequence[Record]) -> bool:
-        """Whether the server still has one of the objects that were seen last. If no object is known: whether `found`
-        is newer than `version`, so that the watch itself will deliver it."""
+        """Whether the server still has one of the last seen objects. If none is known, whether `found` is empty or its
+        object is newer than `version`, so that the watch itself will deliver the object."""
         if not self._witnesses:
             return not found or is_lower(version, found[0].resource_version)
         for (namespace, name), uid in self._witnesses.items():
@@ -350,7 +350,7 @@ class WatchDriver:
                 batch = self._asked(batch)
             self._note_batch(batch)
             return self._give(BatchRead(batch), len(batch))
-        # Sockets have a read timeout; for transports that do not block, this is the idle guard.
+        # Sockets have a read timeout; this is the idle guard for transports that do not block.
         silent = self._clock.monotonic() - self._heard >= self._patience
         return self._give(Ended(broke=True)) if silent else _IDLE
 
@@ -399,7 +399,7 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 
     def read(record: Record) -> K:
         if record.problem is not None:
-            return cast(K, InvalidObject(record))  # passes as a K: only its content raises the error
+            return cast(K, InvalidObject(record))  # typed as a K: only reading its content raises the error
         return from_record(record)
 
     return read
@@ -408,8 +408,8 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 def record_of(obj: Any) -> Record:
     """The record behind a reader, or the record itself. Raises RequestError for a view, which has no record."""
     if isinstance(obj, PartialView):
-        raise RequestError(f"{obj!r} is all that is kept of its object, and read-only: it can be neither modified nor "
-                           "stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores views")
+        raise RequestError(f"{obj!r} is a read-only view, all that is kept of its object, and can be neither modified "
+                           "nor stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores views")
     record: Record = obj if isinstance(obj, Record) else obj.record
     return record
 
@@ -423,7 +423,7 @@ class Modifier:
         self._guard = Guard(name_of(modify), clock=clock)
 
     def __call__(self, event: Event[Record]) -> Event[Record]:
-        """The event with its record pruned; unchanged when `modify` raises (reported) or the object is invalid."""
+        """The event with its record pruned; unchanged if `modify` raises (which is logged) or the object is invalid."""
         return with_obj(event, self._pruned)
 
     def _pruned(self, record: Record) -> Record:
@@ -441,8 +441,7 @@ def modifier_of(modify: Modify | None, kind: type[Any], clock: Clock) -> Modifie
 
 
 def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Record]:
-    """The event. If the content that its class declares does not decode, that is logged and the record has a `problem`.
-    """
+    """The event. If the declared content does not decode, the error is logged and the record gets a `problem`."""
 
     def check(record: Record) -> Record:
         validate = getattr(read(record), "validate", None) if record.problem is None else None

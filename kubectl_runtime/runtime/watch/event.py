@@ -1,9 +1,10 @@
 """The events of a watcher: `Init`, `InitApply` for each listed object, `InitDone`; then `Apply` and `Delete`.
 
-The raw steps of a watcher have two more values, which are not events: `Failed`, after which the consumer decides when
-to pull again, and `Idle` (simulated transports only).
+The raw steps of a watcher contain two more values, which are not events: `Failed`, after which the consumer decides
+when to pull again, and `Idle` (simulated transports only).
 
-Immutable, equal by content. `obj` is a `Record` inside the runtime and a fresh reader of a record outside it.
+Events are immutable and equal by content. Their `obj` is a `Record` inside the runtime and a fresh reader of a record
+outside it.
 """
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ T = TypeVar("T")
 
 
 class Init(msgspec.Struct, frozen=True, gc=False):
-    """A new list begins, which replaces everything known. `suspect`: equal versions do not prove equal contents, so
-    contents are compared and everything counts as changed.
+    """A new list begins and replaces everything known.
+
+    If `suspect` is true, equal versions do not prove equal contents. Contents are then compared, and every object
+    counts as changed.
 
     >>> Init().suspect
     False
@@ -27,7 +30,7 @@ class Init(msgspec.Struct, frozen=True, gc=False):
 
 
 class InitApply(msgspec.Struct, Generic[T], frozen=True):
-    """An object of the list that is being received.
+    """An object of the list that is still arriving.
 
     >>> InitApply(ConfigMap(name="a")).obj.name
     'a'
@@ -37,7 +40,7 @@ class InitApply(msgspec.Struct, Generic[T], frozen=True):
 
 
 class InitDone(msgspec.Struct, frozen=True, gc=False):
-    """The list is complete: objects that it did not contain do not exist.
+    """The list is complete: objects missing from it do not exist.
 
     >>> InitDone() == InitDone()
     True
@@ -45,8 +48,10 @@ class InitDone(msgspec.Struct, frozen=True, gc=False):
 
 
 class Apply(msgspec.Struct, Generic[T], frozen=True):
-    """An object was created or changed. `previous` is its state before, if a reflector knew it: mappers need it for
-    references that the object no longer has.
+    """An object was created or changed.
+
+    `previous` is its state before the change, if a reflector knew it. Mappers need the earlier state for references
+    that the object no longer has.
 
     >>> event = Apply(ConfigMap(name="a"))
     >>> event.obj.name, event.previous
@@ -58,7 +63,7 @@ class Apply(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Delete(msgspec.Struct, Generic[T], frozen=True):
-    """An object is gone; `obj` is how it was last seen.
+    """An object was deleted; `obj` is its last known state.
 
     >>> Delete(ConfigMap(name="a")).obj.name
     'a'
@@ -71,9 +76,9 @@ Event: TypeAlias = Init | InitApply[T] | InitDone | Apply[T] | Delete[T]
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """An attempt failed: a `list` or a `watch`, as `verb` says. `retry_after`: seconds that the server asks to wait.
+    """A request failed; `verb` is `list` or `watch`. `retry_after`: the wait in seconds that the server asks for.
 
-    `away`: the server cannot be reached, and the watcher itself waits until it answers: no backoff is needed.
+    `away`: the server cannot be reached. The watcher itself waits until the server answers, so no backoff is needed.
     `outage_over`: this is the first failure after an outage, so earlier failures do not count.
 
     >>> Failed(TransportError("connection refused"), "list").verb
@@ -88,18 +93,18 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False):
-    """Nothing is ready: pull again later."""
+    """No step is ready: the consumer must pull again later."""
 
 
 MAX_RETRY_AFTER = 300.0
-"""Seconds. A longer `Retry-After` is cut to this: otherwise nothing would be watched for a day."""
+"""In seconds. A longer `Retry-After` is cut to this value, since it could stop a watch for a day."""
 
 INIT, INIT_DONE, IDLE = Init(), InitDone(), Idle()
 """The events without content; one instance of each is enough."""
 
 CARRIERS = (Apply, Delete, InitApply)
-"""The events that carry an object. A tuple, since this is checked for each event: `isinstance(event, Apply | Delete)`
-makes the union again at every call, which takes six times as long."""
+"""The events that carry an object. This is a tuple because the check runs for each event, and
+`isinstance(event, Apply | Delete)` builds the union again at every call, which takes six times as long."""
 
 RawStep: TypeAlias = Event[T] | Failed | Idle
 """What the raw steps of a watcher yield."""
@@ -116,7 +121,7 @@ def obj_of(event: Event[Any]) -> Any:
 
 
 def with_obj(event: Event[Any], change: Callable[[Any], Any]) -> Event[Any]:
-    """The same event about `change(obj)`; events without an object are returned as they are."""
+    """A copy of the event that carries `change(obj)`; an event without an object is returned unchanged."""
     if isinstance(event, Apply):
         previous = event.previous
         return Apply(change(event.obj), None if previous is None else change(previous))

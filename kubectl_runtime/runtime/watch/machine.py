@@ -1,10 +1,11 @@
-"""The decisions of a watcher: a pure step from (state, input, now) to the next state and the events that come out.
+"""The decisions of a watcher: a pure step from (state, input, now) to the next state and the resulting events.
 
 States
-    Listing(token, ...)   wants the page of a list: the first one (no token) or the next; or the list as a stream
-    Streaming(listing)    a stream of the present objects is open
-    Listed(version)       wants a watch that begins after `version`, not before the time `not_before`
-    Watching(version)     a watch is open and everything up to `version` has been seen; in `doubt`, wants a VersionRead
+    Listing(token, ...)   wants a page of a list, the first (no token) or the next; or wants the list as a stream
+    Streaming(listing)    a stream of the existing objects is open
+    Listed(version)       wants a watch that continues from `version`; must not open it before the time `not_before`
+    Watching(version)     a watch is open and everything up to `version` has been seen; if in `doubt`, it first wants a
+                          VersionRead
 
     state     input                                    out                           next state
     Listing, Streaming    see the second table
@@ -23,26 +24,28 @@ States
     Watching  end, younger than 1 s                    -                             Listed(last version) at its 1 s
     Watching  end, or cut or silent (4)                -                             Listed(last version), in doubt
     in doubt  the server's version is lower            -                             Listing from the start, suspect
-    in doubt  it has no object that was seen (3)       Failed                        Listing from the start
-    in doubt  the server's version is another, or none -                             Watching(version)
+    in doubt  the server lacks all seen objects (3)    Failed                        Listing from the start
+    in doubt  any other version, or no version         -                             Watching(version)
     in doubt  failure (5)                              Failed                        Listed(version), in doubt
 
 (1) 410, 404, 400, 422 and "resource version too large", as an HTTP status or inside the stream: this version can never
     be watched again. For 403, 405 and 429 a list would not help.
-(2) Counted: after five in a row that are the server's fault (5xx, broken streams, watches that end at once) without
-    anything new, a list is made, since some servers keep reporting an expired version as an internal error.
-(3) The uid of the FlowSchema in an answer changes with the cluster, but also when a flow rule is added or removed, so
-    it only raises the doubt. The objects decide: the same cluster still has one of the objects seen last, with
-    its uid. The FlowSchemas of a list and of its first watch are not compared: they may match different rules.
+(2) Such failures are counted. After five in a row that are the server's fault (5xx, broken streams, watches that end at
+    once), with nothing new in between, everything is listed again, since some servers keep reporting an expired version
+    as an internal error.
+(3) The uid of the FlowSchema in an answer changes with the cluster, but also when a flow rule is added or removed, so a
+    new uid only raises the doubt. The objects decide: the same cluster still has one of the last seen objects, with the
+    same uid. The FlowSchemas of a list and of its first watch are not compared: they may match different rules.
 (4) A server whose database was restored from an older copy accepts a watch from a future version and sends nothing
-    until it gets there. Such a restore cuts connections, so after a failed one the server's version is requested.
-    Versions are compared only when both are decimal numbers.
-(5) An answer that another try would not change (403, for example) proves nothing, and the watch goes on.
+    until its own version gets there. Such a restore cuts connections, so the server's version is requested after a
+    connection has failed. Versions are compared only when both are decimal numbers.
+(5) An answer that another try would not change (403, for example) proves nothing, so the watch goes on.
 
-Events that follow an ERROR in its batch are dropped and come again, since the version does not move past it. A version
-is opaque otherwise: it comes from a list's metadata, an event or a bookmark, and is passed back unchanged. After each
-`Failed` the caller waits as its backoff says, at least `retry_after`. Everything else goes on at once, with at most one
-new watch a second (or two, if it requested less), so that no behaviour of a server causes a tight loop.
+Events that follow an ERROR in the same batch are dropped. The server sends them again, since the version does not move
+past the ERROR. Apart from the comparison in (4) a version is opaque: it comes from a list's metadata, an event or a
+bookmark, and is passed back unchanged. After each `Failed` the caller waits as its backoff requires, at least
+`retry_after`. Everything else goes on at once, with at most one new watch a second (two if the watch was requested for
+a shorter time), so that no behaviour of a server causes a tight loop.
 
 The list, in pages or as a stream:
 
@@ -66,13 +69,13 @@ The list, in pages or as a stream:
     Streaming  the end                                  Failed                        Listing from the start (8)
     Streaming  30 s without that bookmark               - (logged)                    Listing in pages (7)
 
-(6) Counted: after three such restarts the list is requested in one piece, which has no token that could expire.
-(7) The driver remembers this: no stream of the resource is requested for an hour. 429, 5xx and an absent server do not
-    count, since they pass.
-(8) Counted: after three such ends the list is read in pages, as after (7).
+(6) Such restarts are counted. After three, the list is requested in one piece, without a token that could expire.
+(7) The driver remembers the refusal and requests no stream of the resource for an hour. 429, 5xx and an unreachable
+    server do not count as refusals, since they are temporary.
+(8) Such ends are counted. After three, the list is read in pages, as in (7).
 
-`suspect` stays set until a list is complete. Objects of a stream that broke off are never shown: the next `Init` drops
-them.
+`suspect` stays set until a list is complete. Readers never see objects of a stream that broke off: the next `Init`
+drops these objects.
 """
 from __future__ import annotations
 
@@ -128,7 +131,7 @@ def page_read(state: Listing, page: PageRead) -> Step:
 
 
 def list_failed(state: Listing, error: Exception, *, expired: bool = False, streaming: bool = False) -> Step:
-    """A page could not be read, or a stream not opened."""
+    """A page could not be read, or a stream could not be opened."""
     if streaming and isinstance(error, ApiError) and error.code in _NO_STREAMS:
         return _in_pages(state, str(error))
     expired = expired or (state.token is not None and isinstance(error, ApiError) and error.is_expired)
@@ -205,7 +208,7 @@ def _no_end(state: Streaming) -> Step:
 
 
 def _in_pages(state: Listing, why: str) -> Step:
-    log.warning("the server does not stream the list (%s): it is read in pages", why)
+    log.warning("the server does not stream the list (%s); reading the list in pages", why)
     return Step(Listing(first=state.first, suspect=state.suspect, in_pages=True), [])
 
 
@@ -331,7 +334,7 @@ def _stalls(state: Watching) -> int:
 
 
 def _is_servers_fault(error: Exception) -> bool:
-    """Whether the server answered and did wrong. If the server cannot be reached, it would not answer a list either."""
+    """Whether the server answered wrongly. An unreachable server does not count: it would not answer a list either."""
     if isinstance(error, ApiError):
         return error.code not in _NOT_HEALED_BY_LISTING
     return not isinstance(error, TransportError)

@@ -1,6 +1,6 @@
-"""The states, inputs and steps of the watch machine, which are plain values, and the possible targets of a watch.
+"""The states, inputs and steps of the watch machine (all plain values), and the Apis that a watch can have.
 
-`WatchState` shows the state of a watch to readers of a store, the owner of a controller, and the status page.
+`WatchState` describes a watch to readers of a store, to the owner of a controller, and to the status page.
 """
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def namespaces_of(api: WatchApis[Any]) -> frozenset[str]:
 
 
 def places_of(api: WatchApis[Any]) -> Iterator[tuple[ApiResource, str | None]]:
-    """Each kind that is watched, and its namespace: None for all. Namespaces themselves, where their labels choose."""
+    """Each watched kind with its namespace (None for all). Includes Namespace if labels select the namespaces."""
     for one in apis_of(api):
         yield one.resource, one.namespace
     if isinstance(api, SelectedNamespaces) and api.selection.labels is not None:
@@ -54,17 +54,18 @@ def places_of(api: WatchApis[Any]) -> Iterator[tuple[ApiResource, str | None]]:
 
 
 def pattern_of(api: WatchApis[Any]) -> str:
-    """The pattern that the names of the watched namespaces match; empty where there is none."""
+    """The pattern for the names of the watched namespaces; empty if there is none."""
     return (isinstance(api, SelectedNamespaces) and api.selection.like) or ""
 
 
 def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
-    """The `api` in the form that `config` requests."""
+    """The `api`, limited to the fields that `config` keeps."""
     return api if config.fields is None else api.with_fields(config.fields)
 
 
 MIN_WATCH_SECONDS = 1.0
-"""A watch that ends earlier and brought nothing new has failed. Otherwise the next watch waits until this time."""
+"""A watch that ends sooner with nothing new has failed. If it brought something new, the next watch starts only when
+this time has passed since the start of the first."""
 MAX_PAGED_TRIES = 3
 MAX_STREAMED_TRIES = 3
 """After this many incomplete streaming lists in a row the list is read in pages."""
@@ -74,11 +75,11 @@ INITIAL_EVENTS_SECONDS = 30.0
 
 
 class WatchError(KubeError):
-    """The server's answer is not a valid watch or list: a version is missing, a watch ends at once."""
+    """The server's answer is not a valid watch or list; for example, a version is missing or a watch ends at once."""
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Wants a page. `first`: no list was complete yet and no list was refused, so an old list is good enough."""
+    """Wants a page of a list. `first`: no list has been complete or refused so far, so an older list is acceptable."""
 
     token: str | None = None
     first: bool = False
@@ -98,7 +99,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Streaming(msgspec.Struct, frozen=True):
-    """A watch that begins with the present objects is open since `opened`; they take the place of the pages of
+    """A watch that begins with the existing objects has been open since `opened`. These objects replace the pages of
     `listing`."""
 
     listing: Listing
@@ -119,9 +120,9 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Watching(msgspec.Struct, frozen=True):
-    """A watch is open since `opened`; `began` is the version it was opened with. In `doubt` it first needs the server's
-    current version. `shortest`: a watch that ends within this many seconds ended too early. `other_server`: the
-    FlowSchema that the server reports, while it is uncertain whether this is another cluster; until that is decided,
+    """A watch has been open since `opened`; `began` is the version it was opened with. In `doubt` the server's current
+    version is needed first. `shortest`: a watch that ends within this many seconds ended too early. `other_server`: the
+    FlowSchema that the server reports, while it is uncertain whether the server belongs to another cluster; until then
     `server` keeps the earlier FlowSchema."""
 
     version: str
@@ -157,8 +158,8 @@ class Opened(NamedTuple):
 
 
 class VersionRead(NamedTuple):
-    """The server's current version; None when it does not give one. `known`: False when the server has none of the
-    objects that were seen last, so it must be another cluster."""
+    """The server's current version; None if the server sends no version. `known`: False if the server has none of the
+    objects that were seen last, so that it must belong to another cluster."""
 
     version: str | None
     known: bool = True
@@ -171,14 +172,13 @@ class BatchRead(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The watch is over without an error: its time was up, or (`broke`) the connection was cut or silent for too long.
-    """
+    """The watch ended without an error: its time was up, or (`broke`) the connection was cut or silent for too long."""
 
     broke: bool = False
 
 
 class Broke(NamedTuple):
-    """The request of the state failed; `streaming`: it was a streaming list."""
+    """The request that the state wanted failed; `streaming`: the request was a streaming list."""
 
     error: Exception
     streaming: bool = False
@@ -188,7 +188,7 @@ Input: TypeAlias = PageRead | Opened | VersionRead | BatchRead | Ended | Broke
 
 
 class Step(NamedTuple):
-    """The next state, and the events that come out, in order."""
+    """The next state, and the resulting events in order."""
 
     state: State
     out: list[Event[Record] | Failed]
@@ -210,9 +210,9 @@ class Phase(StrEnum):
 
 
 class WatchState(msgspec.Struct, frozen=True):
-    """The current state of a watch: its phase and since when, its last error, and how often it failed and listed again.
+    """The current state of a watch: its phase and when that began, its last error, and counts of failures and relists.
 
-    Times are of the client's monotonic clock.
+    Times are readings of the client's monotonic clock.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
     ...     maps.wait_until_ready(10)
@@ -226,8 +226,8 @@ class WatchState(msgspec.Struct, frozen=True):
     last_error: str = ""
     """The last failure, as it was logged; empty again once a list is complete or a watch is open."""
     consecutive_failures: int = 0
-    """Failures since a list was complete or a watch was opened. While the server is away it counts the attempts of all
-    watches of the client. (The backoff counts on until a watch has brought something.)"""
+    """Failures since the last complete list or opened watch. While the server is unreachable, this counts the attempts
+    of all watches of the client. (The backoff keeps counting until a watch has delivered something.)"""
     last_event: float | None = None
     """When a page, an event or a bookmark last arrived."""
     relists: int = 0

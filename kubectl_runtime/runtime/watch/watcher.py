@@ -1,16 +1,16 @@
-"""`watcher`: an endless stream of the changes of objects of one kind.
+"""`watcher`: an endless stream of changes to the objects of one kind.
 
     watch_steps       the raw steps: events, `Failed`, `Idle`, without any waiting
-    watcher           the stream for users: it logs failures, waits, and ends only by its stop token
+    watcher           the stream for users: it logs failures, waits after them, and ends only by its stop token
     metadata_watcher  the same with metadata only
     watch_object      one object, or None while it does not exist
 
-A stream never raises errors of a server, a network or an object. Pull it from one thread, and close it in that thread
-(or let a `for` loop run to its end). Another thread ends it by setting the token, even during a blocked read. Within a
-run of a reconciler it also ends with the run's `ctx.stop`, like every call of the library.
+A stream never raises errors of a server, a network or an object. One thread must pull from the stream and close it (or
+let a `for` loop run to its end). Another thread ends the stream by setting the stop token, even during a blocked read.
+Inside a reconciler's run the stream also ends with the run's `ctx.stop`, like every call of the library.
 
-After a lost history everything is listed again: `Init` ... `InitDone`. Objects that were deleted in the meantime are
-missing from the new list (a `reflector` finds them).
+When the server's history has expired, everything is listed again: `Init` ... `InitDone`. Objects that were deleted in
+the meantime are missing from the new list (a `reflector` detects these deletions).
 """
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ from kubectl_runtime.runtime.watch.event import (
 )
 
 K = TypeVar("K")
-N = TypeVar("N", bound=Resource | PartialView)  # a type without None, as None is yielded for an absent object
+N = TypeVar("N", bound=Resource | PartialView)  # never None itself: None is yielded for an absent object
 
 
 def watch_steps(api: Api[Any], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
                 clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
                 on_absence: Callable[[Exception | None], None] = lambda _: None) -> Iterator[RawStep[Record]]:
-    """The raw steps, with records. After a `Failed` the next pull tries again at once, so the consumer must wait.
-    `on_absence` gets the error that makes it wait for the server, and None when the server has answered."""
+    """Yield the raw steps, with records. After a `Failed` the next pull tries again at once, so the consumer must wait
+    before it. `on_absence` is called with the error when the watch begins to wait for an unreachable server, and with
+    None when the server has answered."""
     absence: Exception | None = None
     stop = with_scope(stop or StopToken(clock=clock), clock)
     with closing(WatchDriver(api, config, stop, clock, rng or random.Random())) as driver:
@@ -82,13 +83,13 @@ def watcher(api: Api[K], config: WatcherConfig = ..., stop: StopToken | None = .
 def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken | None = None, *,
             backoff: WatchBackoff | None = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
             rng: random.Random | None = None) -> Generator[Event[K]] | Generator[Event[K] | Failed]:
-    """Yield an event for each existing object, then for each change, until `stop` is set (None: until it is closed).
+    """Yield an event for each existing object, then for each change, until `stop` is set or the stream is closed.
 
-    `backoff`: the wait after a failure, by default `config.backoff`. With `backoff=None` it yields failures as `Failed`
-    and neither waits nor logs: the consumer must wait between attempts. (While no server can be reached, the watcher
-    itself waits, with the other watches of its client.) `rng` draws the jitter. Each event has its own reader, which
-    the consumer may change; with `config.fields` it has the view. Raises RequestError for fields that cannot be kept,
-    and for `config.verify`, since a stream has no store to verify.
+    `backoff` sets the wait after a failure; the default is `config.backoff`. With `backoff=None` the stream yields
+    failures as `Failed` and neither waits nor logs, so the consumer must wait between attempts. (While no server can be
+    reached, the watcher itself waits, together with the other watches of its client.) `rng` draws the jitter. Each
+    event has its own reader, which the consumer may change; with `config.fields` the event has a view instead. Raises
+    RequestError for fields that cannot be kept, and for `config.verify`, since a stream has no store to verify.
 
     >>> stop = StopToken()
     >>> for event in watcher(Api.namespaced(client, ConfigMap, "default"), stop=stop):
@@ -105,8 +106,8 @@ def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken
                            "Api.namespaced, or use a controller or watch_store")
     check_type("config", config, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
     if config.verify is not None:
-        raise RequestError(f"verify={config.verify} compares a store with the server, and a stream has none: it is for "
-                           "controllers")
+        raise RequestError(f"verify={config.verify} compares a store with the server, but a stream has no store: use "
+                           "verify with controllers")
     of_form: Api[Any] = api if config.fields is None else api.with_fields(config.fields)
     stop = stop or StopToken(clock=clock)
     read = reader_of(of_form.kind)
@@ -156,12 +157,12 @@ def metadata_watcher(api: Api[Any], config: WatcherConfig = DEFAULT_CONFIG, stop
 def watch_object(api: Api[N], name: Named, config: WatcherConfig = DEFAULT_CONFIG,
                  stop: StopToken | None = None, *, backoff: WatchBackoff = DEFAULT_BACKOFF, clock: Clock = SYSTEM_CLOCK,
                  rng: random.Random | None = None) -> Generator[N | None]:
-    """The object `name` as it is now, then each new version of it; None while it does not exist.
+    """Yield the object `name` as it is now, then each new version of it; None while it does not exist.
 
     No version is yielded twice, even after a lost connection. If the object was deleted and created again while the
-    connection was lost, None is yielded in between. The field selector of `config` is replaced. `name` may be an object
-    with that name. Raises RequestError for a namespaced kind in all namespaces, where several objects may have the
-    name, and for an invalid name; also raises like `watcher`.
+    connection was lost, None is yielded in between. The field selector of `config` is replaced. `name` may also be an
+    object, whose name is then used. Raises RequestError for an invalid name, and for a namespaced kind in all
+    namespaces, where several objects may have the name. Also raises whatever `watcher` raises.
 
     >>> stop = StopToken()
     >>> for obj in watch_object(Api.namespaced(client, ConfigMap, "default"), "settings", stop=stop):
@@ -174,7 +175,7 @@ def watch_object(api: Api[N], name: Named, config: WatcherConfig = DEFAULT_CONFI
     if api.resource.namespaced and api.namespace is None:
         raise RequestError(f"watch {api.resource.full_name} {name}: in all namespaces several objects may have this "
                            "name; use Api.namespaced")
-    request = build.get(Place(api.resource, api.namespace), name)  # the checks of a get for its name
+    request = build.get(Place(api.resource, api.namespace), name)  # checks the name as a get does
     config = replace(config, field_selector=fields({"metadata.name": request.name or ""}))
     return one_object(watcher(api, config, stop, backoff=backoff, clock=clock, rng=rng))
 
@@ -189,7 +190,7 @@ def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
                 listed = event.obj
                 continue
             if isinstance(event, Delete) and listed is not None:
-                listed = None  # by a streaming list: it existed, and does not any more
+                listed = None  # a streaming list reported the object, and then its deletion
             if isinstance(event, Apply):
                 current: K | None = event.obj
             elif isinstance(event, InitDone):
