@@ -5,14 +5,14 @@
     complete   reads use it
     forget     remove the indexes of a scope
 
-An index has a name and a scope: the `Store` to which it was added, since several stores may read what one watch keeps,
-and each may have its own `by_node`. Not thread-safe: the store's lock guards everything except `values_of`, which calls
-the user's function. `epoch` counts declarations, so that a writer notices an index that was declared after the writer
-computed its values.
+An index has a name and a scope. The scope is the `Store` to which the index was added, since several stores may read
+the state of one watch and each may have its own `by_node`. Not thread-safe: the store's lock guards everything except
+`values_of`, which calls the user's function. `epoch` counts declarations, so that a writer notices an index that was
+declared after the writer computed its values.
 
-Values are hashed, and compared with the other values of their object, without the lock. Comparing them with values of
-other objects needs it. A value whose `==` or `hash` fails there is left out, and `put` returns the error: it never
-raises, since a half-written store would be worse than an index that lacks a value.
+Hashing a value, and comparing it with the same object's other values, happens outside the lock. Comparing it with other
+objects' values needs the lock. If the value's `==` or `hash` fails under the lock, the value is left out and `put`
+returns the error. `put` never raises, since a half-written store would be worse than an index that lacks a value.
 """
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ class Indexes:
             self._remove(name, key)
 
     def values_of(self, name: IndexName, function: IndexFunction, record: Record) -> Values:
-        """The result of the user's function for an object; no values when the function raises, which is reported. Call
-        it without the lock."""
+        """The values that the user's function returns for an object; none if the function raises, which is logged. Must
+        be called without the lock."""
         return self._guards.get(name, self._undeclared).call((), _described, _checked_values, function, record)
 
     def report(self, problems: Iterable[BaseException | None]) -> None:
-        """Log the errors that `put` returned. Call it without the lock: `str` of an exception is user code."""
+        """Log the errors that `put` returned. Must be called without the lock: `str` of an exception is user code."""
         for problem in problems:
             if problem is not None:
                 self._values.failed(problem)
@@ -130,7 +130,7 @@ class Indexes:
 
 
 def check_indexes(what: str, given: Any) -> Any:
-    """`given`, the functions of indexes by name, or None. Raises RequestError for anything else."""
+    """Return `given` if it maps names to index functions or is None. Raises RequestError for anything else."""
     if given is not None:
         check_type(what, given, Mapping, "{'app': function}")
         for name, function in given.items():

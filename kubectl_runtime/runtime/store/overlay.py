@@ -5,43 +5,45 @@ An entry keeps what the server returned for a write of one key:
     shown     the object, as the store keeps objects; reads see it instead of the watched object
     hidden    the selector does not match the object (any more); reads see nothing
     gone      it was deleted; reads see no object with this uid
-    unknown   its version, but not its content in the store's form (a scale, for example); reads see the watched object
+    unknown   the version is known, but not the content in the store's form (a scale, for example); reads see the
+              watched object
 
-    input                        an entry is
+    input                        effect on the entry
     write                        made, unless the store has seen that version, a newer one, or the deletion; or a newer
-                                 write, or a deletion of this uid, has an entry already
-    deletion                     made, unless the store has seen it; or the store or an entry has another uid, which may
-                                 be a successor (a stored version below the deletion's is none)
-    event of the key             dropped by a version at least as new, for a deletion also by a deletion of that uid,
-                                 and by a later object of another uid
-    progress to a version        dropped, if it is not newer (a watch shows changes in the order of their versions)
-    complete list                dropped, if the list's request began after the answer, or its version is at least as
-                                 new; a deletion stays while an older list still shows the object
+                                 write, or a deletion of this uid, already has an entry
+    deletion                     made, unless the store has seen the deletion; or the store or an entry has another uid,
+                                 which may be a successor (not if its stored version is below the deletion's)
+    event of the key             dropped if the event is at least as new as the write, deletes the object of a deletion
+                                 entry, or is about a newer object of another uid
+    progress to a version        a write's entry is dropped unless it is newer (a watch shows changes in the order of
+                                 their versions)
+    complete list                dropped if the list's request began after the answer, or the list's version is at least
+                                 as new; a deletion's entry stays while an older list still shows the object
 
-If such a list lacks a written object, or has another uid for it, the object was deleted unseen: `lost` returns it, so
-that its deletion is delivered. If the watch passes the version of a write without an event of the key, or such a list
-shows the state before the write, then the server's data was restored from a copy older than the write. The entry is
-then `unseen`, and its deletion or former state is delivered.
+If a list that drops an entry lacks the written object, or has another uid for it, the object was deleted unseen: `lost`
+returns the object, so that its deletion is delivered. Two signs show that the server's data was restored from a copy
+older than the write: the watch passes the version of the write without an event of the key, or such a list shows the
+state before the write. The entry is then added to `unseen`, and its deletion or former state is delivered.
 
-Versions are compared as Kubernetes defines since 1.35: as decimal numbers of one kind on one server. Versions of
+Versions are compared as Kubernetes defines since 1.35: as decimal numbers, for one kind on one server. Versions of
 another form cannot be compared, so no entry is made that only a comparison could remove. The answer to a deletion has
-no version; if neither the store nor a write of this process knew the object, the first sign of another uid ends the
+no version; if neither the store nor a write of this process knew the object, the first sign of another uid drops the
 entry.
 
-An `Overlay` is not thread-safe: the store's lock guards it, and it runs no user code.
+An `Overlay` is not thread-safe: the store's lock guards it. It runs no user code.
 
 `Written` turns a write of this process into an entry for one store, by the store's selection, form and `modify`:
 
     write                                          entry
     of another kind, version or namespace          none
-    deleted, or its last finalizer removed         gone
-    labels or fields that do not match             hidden
-    selection that cannot be judged here           unknown
-    content that is not in the answer              unknown (a scale; metadata only, for a store of whole objects)
+    object deleted, or its last finalizer removed  gone
+    labels or fields do not match                  hidden
+    selection cannot be evaluated locally          unknown
+    content is not in the answer                   unknown (a scale; metadata only, for a store of whole objects)
     else                                           shown
 
-`modify` is user code: it runs in the thread that wrote, without a lock. Only the server knows all field selectors; here
-name, namespace and text fields of the object are compared.
+`modify` is user code: it runs in the thread that wrote, without a lock. Only the server knows all field selectors;
+`Written` compares the name, the namespace and text fields of the object.
 """
 from __future__ import annotations
 
@@ -71,7 +73,7 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Write
 
 REMEMBERED_DELETIONS = 4096
-"""Uids of deleted objects that are remembered, so that a write which is reported late does not revive its object."""
+"""How many uids of deleted objects are remembered, so that a write that is reported late does not revive its object."""
 
 
 class Own(msgspec.Struct):
@@ -79,18 +81,19 @@ class Own(msgspec.Struct):
 
     uid: str
     version: str
-    """The version of the answer; of a deletion: the last known version, if any."""
+    """The version of the answer; for a deletion, the last known version, if any."""
     record: Record | None = None
     known: bool = True
     gone: bool = False
     last: Record | None = None
-    """The last state that the store would have kept, for those that must be notified of the deletion."""
+    """The last state that the store would have kept. Observers get it if the object turns out to be deleted."""
     predecessors: tuple[Record, ...] = ()
-    """The last states of deleted objects of this name that this process had written before."""
+    """The last states of earlier objects of this name that this process wrote and that were deleted since."""
     mark: int = 0
-    """The number of the write. A list that began when `count` was at least this number began after the answer."""
+    """The number of the write. If `count` was at least this number when a list began, the list began after the answer.
+    """
     values: dict[IndexName, Values] = msgspec.field(default_factory=dict)
-    """The results of index functions for `record`, once they were called."""
+    """The results of the index functions that were already called for `record`."""
 
 
 def number_of(version: str | None) -> int | None:
@@ -101,31 +104,31 @@ def number_of(version: str | None) -> int | None:
 
 
 class Overlay:
-    """The writes of this process that the watch of a store has not shown yet. Pure; its owner serialises the calls."""
+    """The writes of this process that the watch of a store has not shown yet. Pure; the owner serialises the calls."""
 
     def __init__(self) -> None:
         self.entries: dict[Key, Own] = {}
         self.seen: dict[Key, Own] = {}
-        """The entries that change what readers see; not, for example, the entry of an object outside the selection that
-        the watch does not show either. Reads look only at these, so writes outside the selection cost reads nothing."""
+        """The entries that change what readers see. Reads consult only these. The entry of an object outside the
+        selection, which the watch does not show either, is not among them and so costs reads nothing."""
         self.count = 0
-        """The number of reported writes. A list remembers it when it begins and passes it when it is complete."""
+        """The number of reported writes. A list stores this number when it begins and passes it on when complete."""
         self.shown = ""
-        """The version up to which the watch has shown everything. Used only where something was written."""
+        """The version up to which the watch has shown everything. Used only if this process wrote something."""
         self.unseen: list[Own] = []
-        """Writes that the server has undone; to be taken by the watch's thread."""
+        """Writes that the server has undone, until the watch's thread takes them."""
         self._due: list[tuple[int, Key]] = []
-        """Versions of entries, smallest first; some entries may not exist any more."""
+        """The versions and keys of entries, smallest version first; some entries may already be dropped."""
         self._deleted: dict[str, str] = {}
-        """By uid, for objects that were deleted or left the selection: the version at which they did."""
+        """For each uid of an object that was deleted or left the selection: the version at which this happened."""
 
     # Writes
 
     def wrote(self, key: Key, own: Own, stored: Record | None) -> Record | None:
         """This process wrote the object `key`; `stored` is the object as the watch knows it.
 
-        Returns an object that is now known to be deleted, unseen: the watch is ahead of the write and has neither the
-        object nor its deletion.
+        Returns the object if it is now known to have been deleted unseen: the watch is ahead of the write and has
+        neither the object nor its deletion.
         """
         self.count += 1
         own.mark = self.count
@@ -171,7 +174,7 @@ class Overlay:
         if not own.uid or (own.uid in self._deleted and not same):
             return
         if before is not None and before.uid != own.uid:
-            return  # a write of another object of this name is known, which may be the successor
+            return  # this process wrote another object of this name, which may be the successor
         for _, version, last in sorted(same, key=lambda one: one[0]):
             own.version, own.last = own.version or version, last or own.last
             if (number_of(version) or 0) > (number_of(own.version) or 0):
@@ -179,7 +182,7 @@ class Overlay:
         if stored is not None and stored.uid != own.uid and not is_lower(stored.resource_version, own.version):
             if before is not None and before.uid == own.uid:
                 self._drop(key)
-            return  # the watch shows a successor, which nothing may hide, or an object of unknown age
+            return  # the watch shows a successor, or an object of unknown age: do not hide it
         _inherit(own, before)
         self._put(key, own, stored)
 
@@ -192,7 +195,7 @@ class Overlay:
         self.seen.pop(key, None)
 
     def _see(self, key: Key, own: Own, stored: Record | None) -> None:
-        """Decide whether reads have to look at the entry, now that the watch knows `stored` for the key."""
+        """Decide whether reads must consult the entry, now that the watch has `stored` for the key."""
         if own.known and (own.record is not None or stored is not None):
             self.seen[key] = own
         else:
@@ -201,8 +204,8 @@ class Overlay:
     # What the watch shows
 
     def changed(self, changes: Mapping[Key, Record | None], gone: Iterable[Record], version: str) -> None:
-        """Process stored events: the current object of each key, the objects that the events deleted, and the version
-        that the watch has reached with these events (empty: unknown)."""
+        """Process stored events. `changes`: the current object of each key. `gone`: the objects that the events
+        deleted. `version`: the version that the watch has reached with these events (empty if unknown)."""
         entries = self.entries
         for record in gone:
             self._remember(record.uid, record.resource_version)
@@ -245,9 +248,9 @@ class Overlay:
 
     def lost(self, new: Mapping[Key, Record], old: Mapping[Key, Record], version: str,
              mark: int | None) -> list[Record]:
-        """Written objects that were not stored and that a complete list of `version` lacks: they were deleted.
+        """The written objects that were deleted before the store had them, as a complete list of `version` shows.
 
-        `mark`: the `count` when the list's request began; None when the list may be older than its request.
+        `mark`: the `count` when the list's request began; None if the list may be older than its request.
         """
         missing = []
         for key, own in self.entries.items():
@@ -255,7 +258,7 @@ class Overlay:
             states, own.predecessors = own.predecessors, ()
             if self._is_covered(own, item, version, mark):
                 states = states if own.last is None else (*states, own.last)
-            else:  # the list may still show that some predecessors do not exist any more
+            else:  # the list may still prove that some predecessors were deleted
                 listed = number_of(version) or 0
                 own.predecessors = tuple(one for one in states if (number_of(one.resource_version) or 0) > listed)
                 states = tuple(one for one in states if one not in own.predecessors)
@@ -264,14 +267,14 @@ class Overlay:
         return missing
 
     def listed(self, new: Mapping[Key, Record], vanished: Iterable[Record], version: str, mark: int | None) -> None:
-        """The list has replaced all stored objects. Arguments as of `lost`; `vanished`: the stored and the written
-        objects that the list shows to be deleted."""
+        """A list has replaced all stored objects. Arguments as for `lost`; `vanished`: the stored and the written
+        objects that were deleted, as the list shows."""
         covered = [(key, own) for key, own in self.entries.items()
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
             self._drop(key)
             item = new.get(key)
-            if own.last is None:  # no deletion was delivered: a write that is reported later has it delivered
+            if own.last is None:  # no deletion was delivered; a write that is reported later causes its delivery
                 continue
             if item is None or item.uid != own.uid:
                 self._remember(own.uid, version)
@@ -304,7 +307,7 @@ class Overlay:
 
 
 def _inherit(own: Own, older: Own | None) -> None:
-    """Take over the states that must be delivered as deleted if a list shows that they do not exist any more."""
+    """Take over the states that must be delivered as deleted if a list shows that the objects are gone."""
     if older is None:
         return
     own.predecessors = (*own.predecessors, *older.predecessors)
@@ -315,14 +318,14 @@ def _inherit(own: Own, older: Own | None) -> None:
 
 
 def _is_before(item: Record, own: Own) -> bool:
-    """Whether a list from after the write shows the object in a state before it."""
+    """Whether a list requested after the write shows the object in a state before the write."""
     known, listed = number_of(own.version), number_of(item.resource_version)
     return item.uid == own.uid and (own.gone or (known is not None and listed is not None and listed < known))
 
 
 def _ends(own: Own, deleted: Record) -> bool:
-    """Whether the event that `deleted` is gone ends the entry. If the object only left the selection, a later write may
-    have brought it back."""
+    """Whether the deletion event for `deleted` drops the entry. If the object only left the selection, a later write
+    may have brought it back."""
     if own.uid != deleted.uid:
         return _succeeds(own, deleted)
     known, shown = number_of(own.version), number_of(deleted.resource_version)
@@ -397,7 +400,7 @@ class Written:
         return self.present(record)
 
     def _is_in_another_shard(self, write: Write) -> bool:
-        """Whether the object is in none of the store's ranges, which never changes. False if the uid is unknown."""
+        """Whether the object is in none of the store's hash ranges, which is permanent. False if the uid is unknown."""
         shard, uid = self._shard, write.uid if write.record is None else write.record.uid
         return shard is not None and (bool(uid) or shard.by != "uid") and not shard.matches(uid, write.ref.namespace)
 
@@ -415,7 +418,7 @@ class Written:
         return Own(uid, version, kept, last=kept)
 
     def _selects(self, record: Record) -> bool | None:
-        """Whether the store's selectors match; None when that is unknown here."""
+        """Whether the store's selectors match; None if only the server knows."""
         labels = self._labels
         if labels is None:
             return None
@@ -424,7 +427,7 @@ class Written:
         return self._fields is None or _matches_fields(self._fields, record)
 
     def _in_form(self, record: Record) -> Record | None:
-        """The object as the store keeps objects; None when it cannot be made from the answer."""
+        """The object in the store's form; None if the answer does not contain enough."""
         form = self._form
         if isinstance(form, FieldsForm):
             if record.view is not None:
@@ -451,8 +454,8 @@ def _selector(text: str | None) -> Selector | None:
 def _is_gone(verb: str, subresource: str | None, record: Record) -> bool:
     """Whether the object in the answer is deleted and no finalizer or grace period keeps it.
 
-    A server that only waits for finalizers writes a grace period of 0. A Namespace, which waits for its content, has
-    none.
+    A server that only waits for finalizers writes a grace period of 0. A Namespace, which waits for its content, has no
+    grace period.
     """
     head = record.head
     if head.finalizers:

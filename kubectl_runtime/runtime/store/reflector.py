@@ -1,11 +1,11 @@
-"""`Reflector`: writes the events of a watcher into a store, and passes on the resulting changes.
+"""`Reflector`: writes a watcher's events into a store, and passes on the resulting changes.
 
     input                  store                                  passes on
     Init                   (side buffer emptied)                  nothing
     InitApply              (into the side buffer)                 nothing
-    InitDone               the buffer replaces everything at once Delete for what vanished, stored or only known from a
-                                                                  write of this process; Delete and Apply for another
-                                                                  uid; Apply for what is new or has another version;
+    InitDone               the buffer replaces everything at once Delete for each vanished object, stored or only known
+                                                                  from a write of this process; Delete and Apply for
+                                                                  another uid; Apply for a new object or version;
                                                                   InitDone
     Apply, unknown         stored                                 Apply
     Apply, same version    unchanged                              nothing
@@ -15,32 +15,32 @@
     Delete, unknown        unchanged                              Delete
     Delete, other uid      unchanged: it is about a predecessor   nothing
 
-The store is written before a change is passed on. Listed objects that are unchanged keep their record and pass on
-nothing; with `relist_triggers` each of them passes on an Apply. Versions are compared only for equality. In a list
-whose `Init` is `suspect`, an object is unchanged only if its content is the same as well, and each passes on an Apply.
-A Delete within a list (of a stream) also removes the object from the side buffer. An object without a name is logged
-and left out. After a bug a new reflector takes over; its first list also delivers changes that were written but not
-passed on (`undelivered`).
+The store is written before a change is passed on. A listed object that is unchanged keeps its record. Nothing is passed
+on for this object, or, with `relist_triggers`, an Apply. Versions are compared only for equality. In a list whose
+`Init` is `suspect`, an object counts as unchanged only if its content is equal too, and an Apply is passed on for every
+object. A Delete within a streaming list also removes the object from the side buffer. An object without a name is
+logged and left out. After an error in a reflector, a new reflector takes over, whose first list also delivers changes
+that were written but not passed on (`undelivered`).
 
-If the server was restored from older data, which undid a write of this process, the reflector passes on a Delete, or an
-Apply of the stored state, once the versions have passed that of the write.
+If a restore from older data undid a write of this process, the reflector passes on a Delete, or an Apply of the stored
+state, once the server's versions have passed the version of the write.
 
-The last event of a name is always about the object that exists: a Delete of a predecessor that becomes known late is
-followed by an Apply of the stored object.
+The last event for a name is always about the existing object: if the deletion of a predecessor becomes known late, an
+Apply of the stored object follows the Delete.
 
-Records go in and out; `reflector` is the form for streams of readers.
+`Reflector` takes and returns records; the function `reflector` does the same for streams of readers.
 
-`StoreWriter`: the writing half of a store. Each change is seen as a whole or not at all.
+`StoreWriter`: the writing half of a store. Readers see each change as a whole or not at all.
 
-    commit(changes)            some objects changed (a Record) or went (None)
+    commit(changes)            some objects changed (a Record) or were deleted (None)
     replace(records, changes)  a complete list replaces everything; the store is then complete
-    wrote(key, own)            this process wrote an object; readers see it from then on
-    attach(observer)           later commits return `observer`; this call returns what is stored, so that together they
-                               are everything, once
+    wrote(key, own)            this process wrote an object; readers see the written object from then on
+    attach(observer)           returns the stored objects; later commits return `observer`, so that the observer gets
+                               everything exactly once
 
-Index functions are user code and run before the lock is taken. If an index is declared in between, the epoch shows it
-and the values are computed again. Store, indexes and overlay change together: once one is written, nothing can raise.
-Both classes are for one thread at a time.
+Index functions are user code and run before the lock is taken. If an index is declared in between, the epoch shows this
+and the values are computed again. Store, indexes and overlay change together: after the first of them is written,
+nothing can raise. Both classes are for one thread at a time.
 """
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ Changes = Mapping[Key, Record | None]
 
 
 class StoreObserver(Protocol):
-    """Is notified of stored changes: a subscription of the watch that feeds the store."""
+    """An observer of stored changes: a subscription of the watch that feeds the store."""
 
     def deliver(self, changes: Sequence[Event[Record]] | Callable[[], Sequence[Event[Record]]], *,
                 by_watch: bool = False) -> None:
-        """These changes were stored, or those that the function returns once all earlier changes were delivered.
-        `by_watch`: the caller is the thread that feeds the store."""
+        """Accept stored changes, or a function to call for them once all earlier changes were delivered. `by_watch`:
+        the caller is the thread that feeds the store."""
 
     def complete(self) -> None:
         """The store holds a complete list."""
@@ -112,9 +112,9 @@ class StoreWriter(Generic[K]):
             return self.state.records.get(key)
 
     def deletion(self, deleted: Record) -> list[Event[Record]]:
-        """The events for an object whose deletion becomes known late. If the store has a successor, an `Apply` of it
-        follows, since its own may have been delivered before: the last event of a name is about the object that exists.
-        Safe from any thread."""
+        """The events for an object whose deletion becomes known late. If the store has a successor, an `Apply` of the
+        successor follows, so that the last event for the name is about the existing object: an earlier `Apply` may
+        already have been delivered. Safe from any thread."""
         successor = self.get(deleted.key)
         return [Delete(deleted)] if successor is None else [Delete(deleted), Apply(successor)]
 
@@ -131,9 +131,10 @@ class StoreWriter(Generic[K]):
             return {**own, **state.records}
 
     def commit(self, changes: Changes, gone: Sequence[Record] = (), version: str = "") -> Observers:
-        """Make these changes; returns the observers to notify.
+        """Store these changes; returns the observers to notify.
 
-        `gone`: the objects that events deleted. `version`: what the watch has reached with these changes, if known.
+        `gone`: the objects that events deleted. `version`: the version that the watch has reached with these changes,
+        if known.
         """
         state = self.state
         while True:
@@ -156,7 +157,7 @@ class StoreWriter(Generic[K]):
                 overlay = state.overlay
                 if gone or overlay.entries:
                     overlay.changed(changes, gone, version)
-                elif version:  # nothing was written, so nothing has to be compared
+                elif version:  # this process wrote nothing, so no version is compared
                     overlay.shown = version
                 observers = self._observers
             if problems:
@@ -165,11 +166,11 @@ class StoreWriter(Generic[K]):
 
     def replace(self, records: dict[Key, Record], changes: Changes, version: str = "",
                 mark: int | None = None) -> tuple[Observers, list[Record]]:
-        """Replace everything by `records`, which the store takes over; `changes` is how they differ from before.
-        Returns the observers to notify, and written objects that were not stored and that the list shows to be deleted.
+        """Replace everything with `records`, which the store takes over; `changes` is the difference from before.
 
-        `version`: the list's version. `mark`: what `mark()` returned when its request began; None when the list may be
-        older.
+        Returns the observers to notify, and the objects that this process wrote and that were deleted before the store
+        ever had them, as the list shows. `version`: the list's version. `mark`: what `mark()` returned when the list's
+        request began; None if the list may be older than its request.
         """
         state, size = self.state, sum(len(record.raw) for record in records.values())
         while True:
@@ -188,18 +189,18 @@ class StoreWriter(Generic[K]):
                 state.condition.notify_all()
                 observers = self._observers
             state.indexes.report(problems)
-            for callback in callbacks:  # the library's own, and outside the lock
+            for callback in callbacks:  # the callbacks belong to the library and run without the lock
                 callback()
             return observers, lost
 
     def progressed(self, version: str) -> None:
-        """The watch has shown everything up to `version`, without a change."""
+        """The watch has delivered everything up to `version`, without a change."""
         with self.state.condition:
             self.state.overlay.progressed(version)
 
     def unseen(self) -> tuple[list[Own], Observers]:
-        """Writes of this process that the server has undone (see `Overlay`), each once; and the observers to notify.
-        Only for the writing thread."""
+        """The writes of this process that the server has undone (see `Overlay`) and that no earlier call returned, and
+        the observers to notify. Only for the writing thread."""
         overlay = self.state.overlay
         if not overlay.unseen:
             return [], ()
@@ -229,7 +230,7 @@ class StoreWriter(Generic[K]):
             return state.overlay.wrote(key, own, state.records.get(key)), self._observers
 
     def mark(self) -> int:
-        """A mark for a list that begins now, to be passed when the list is complete."""
+        """A mark for a list that begins now. Pass it to `replace` when the list is complete."""
         with self.state.condition:
             return self.state.overlay.count
 
@@ -247,18 +248,18 @@ class StoreWriter(Generic[K]):
             self._observers = tuple(other for other in self._observers if other is not observer)
 
     def watched(self, state: Callable[[], WatchState]) -> None:
-        """A watch feeds the store; `state` returns how it is doing."""
+        """A watch now feeds the store; `state` returns the watch's current state."""
         self.state.watch_state = state
 
     def begin(self, trouble_of: Callable[[], str]) -> None:
-        """A stream begins to write; `trouble_of` returns what keeps it from going on, or an empty text."""
+        """A stream now feeds the store; `trouble_of` returns the failure that holds it up, or an empty text."""
         state = self.state
         with state.condition:
             state.ended = None
             state.trouble_of = trouble_of
 
     def trouble(self, text: str) -> None:
-        """Set the last failure, for the error of a wait that times out; empty when it is over."""
+        """Set the last failure, which the error of a timed-out wait quotes; empty once the failure is over."""
         self.state.trouble = text
 
     def end(self, reason: str) -> None:
@@ -267,7 +268,7 @@ class StoreWriter(Generic[K]):
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes
-        epoch, functions = indexes.epoch, indexes.functions  # in this order; replaced as a whole, so no lock is needed
+        epoch, functions = indexes.epoch, indexes.functions  # in this order; both are replaced as a whole: no lock
         present = {key: record for key, record in changes.items() if record is not None} if functions else {}
         return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
                        for name, function in functions.items()}
@@ -315,14 +316,14 @@ class Reflector:
         return [change for commit in self.commits(events) for change in commit.changes]
 
     def list_begins(self, mark: int | None) -> None:
-        """The request of the next list is made now. `mark`: from the writer; None for a list that may be older than its
+        """The next list is requested now. `mark` comes from the writer; None for a list that may be older than its
         request."""
         self._mark = mark
 
     def commits(self, events: Sequence[Event[Record]], version: str = "") -> list[Commit]:
-        """Like `feed`, with one lock for all changes of a batch; a completed list is a commit of its own.
+        """Like `feed`, but takes the lock once for all changes of a batch; a completed list is a separate commit.
 
-        `version`: what the watch has reached with the last event, if known.
+        `version`: the version that the watch has reached with the last event, if known.
         """
         done: list[Commit] = []
         self._done = done
@@ -345,8 +346,8 @@ class Reflector:
         return done
 
     def undelivered(self) -> list[Record]:
-        """After an error of this reflector or of the code that passes on its commits: overwritten states that may not
-        have been delivered. No list would show that they ever existed."""
+        """The overwritten states that may not have been delivered. Used after an error in this reflector or in the code
+        that passes on its commits, since no list would show that these states ever existed."""
         changes = [*self._swapped, *self._changes, *(change for commit in self._done for change in commit.changes)]
         states = (change.previous if isinstance(change, Apply) else obj_of(change) for change in changes)
         return [*self._undelivered, *(state for state in states if state is not None)]
@@ -451,10 +452,11 @@ class Reflector:
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Generator[Event[K]]:
-    """Write each of `events` into a store, and yield the resulting changes, as events with fresh readers.
+    """Write each of `events` into a store, and yield the resulting changes as events with fresh readers.
 
-    `events` come from `watcher` or look like its events. It yields each `Failed` too, and shows it to callers whose
-    wait for the store times out. Closing this closes `events`; waits for the store then end with StoreNotReady.
+    `events` come from `watcher` or have the same form. Each `Failed` is yielded too; if a wait for the store times out,
+    the error quotes the last failure. Closing the generator closes `events`; waits for the store then end with
+    StoreNotReady.
 
     >>> stop = StopToken()
     >>> reader, writer = store(ConfigMap)
@@ -472,7 +474,7 @@ def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
             for event in events:
                 if isinstance(event, Failed):
                     writer.trouble(described(event.error))
-                    yield event  # only if the stream's own type has it
+                    yield event  # only if the type of `events` includes Failed
                     continue
                 if writer.store.trouble and not isinstance(event, Init | InitApply):
                     writer.trouble("")
@@ -499,7 +501,7 @@ def _other_object(old: Record, new: Record) -> bool:
 
 def _nameless(record: Record) -> None:
     problem = record.problem.text if record.problem is not None else "it has no name"
-    log.warning("an object of %s (version %s) is left out: %s", record.resource.full_name,
+    log.warning("ignored an object of %s (version %s): %s", record.resource.full_name,
                 record.head.resource_version or "unknown", problem)
 
 
@@ -508,8 +510,7 @@ def store(kind: type[K], *, clock: Clock = ...) -> tuple[Store[K], StoreWriter[K
 @overload
 def store(kind: ApiResource, *, clock: Clock = ...) -> tuple[Store[DynamicObject], StoreWriter[DynamicObject]]: ...
 def store(kind: Any, *, clock: Clock = SYSTEM_CLOCK) -> tuple[Store[Any], StoreWriter[Any]]:
-    """A store for objects of a resource class, or of an ApiResource: the reading half, and the writing half that a
-    `reflector` feeds.
+    """Make a store for a resource class or an ApiResource: the reading half, and the writing half for a `reflector`.
 
     >>> reader, writer = store(ConfigMap)
     >>> reader.is_ready

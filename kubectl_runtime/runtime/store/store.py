@@ -1,19 +1,19 @@
 """`Store`: the objects of one kind, as readers see them.
 
-    not complete   before the first whole list: reads find nothing, `is_ready` is False, `wait_until_ready` blocks
-    complete       a list and all changes since; a later list replaces it in one step, never page by page
-    ended          no watch feeds it any more: it keeps its last state; waits end with an error
+    not complete   before the first complete list: reads find nothing, `is_ready` is False, `wait_until_ready` blocks
+    complete       a list and all later changes; a later list replaces everything in one step, never page by page
+    ended          no watch feeds the store any more: the store keeps its last state; waits end with an error
 
-A store reads what one watch keeps, or several watches (one for each namespace). With several watches it is complete
-when all of them are, and shows nothing before, because a part would look like the whole. Its watches may change: a
-controller's store exists before its watches, and is used again when the controller starts again.
+A store reads the state of one watch, or of several watches (one for each namespace). With several watches, the store is
+complete when every watch is; until then reads find nothing, because a part would look like the whole. The watches may
+change: a controller's store exists before its watches, and is used again when the controller starts again.
 
 Each read returns fresh readers of the stored records, so a caller's changes to an object affect no other caller. For a
 write of this process that the watch has not shown yet, reads return the server's answer (see `overlay`). The lock is
-held only to look at or swap dictionaries: predicates, selectors and index functions run outside it. Safe to use from
-any thread; only `wait_until_ready` blocks.
+held only to read or swap dictionaries; predicates, selectors and index functions run without it. Safe to use from any
+thread; only `wait_until_ready` blocks.
 
-`StoreState`: what one watch keeps, for its writer and all readers: records, indexes, writes of this process.
+`StoreState`: the data of one watch, shared by its writer and all readers: records, indexes, writes of this process.
 """
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ from kubectl_runtime.runtime.watch.states import WatchState
 
 
 class StoreState:
-    """The state that a store and its writer share. `condition` guards everything here except `trouble`, a text that
-    only the writer replaces; no user code runs while it is held. `lock` is the condition's own, which costs half to
-    enter."""
+    """The state that a store and its writer share.
+
+    `condition` guards everything here except `trouble`, a text that only the writer replaces. No user code runs while
+    the condition is held. `lock` is the condition's own lock; entering the lock directly costs half as much.
+    """
 
     def __init__(self, resource: ApiResource, clock: Clock) -> None:
         self.resource = resource
@@ -46,29 +48,29 @@ class StoreState:
         self.condition = threading.Condition(self.lock)
         self.records: dict[Key, Record] = {}
         self.bytes = 0
-        """Bytes of JSON in `records`; objects of declared fields have none."""
+        """Bytes of JSON in `records`; views of declared fields keep no JSON."""
         self.ready = False
         self.ended: str | None = None
         self.watch_state: Callable[[], WatchState] | None = None
         self.trouble = ""
         """The last failure of the watch, for callers whose wait timed out; empty while all is well."""
         self.unstarted = ""
-        """The missing step of the user while no watch feeds the store: its controller was never started."""
+        """While no watch feeds the store because it was never started: what the user must do. Else empty."""
         self.trouble_of: Callable[[], str] = lambda: ""
-        """Returns the trouble of a stream that only reports it on request."""
+        """Returns the last failure of a stream that reports failures only on request."""
         self.indexes = Indexes(clock)
         self.overlay = Overlay()
         self.on_ready: tuple[Callable[[], None], ...] = ()
-        """Called once the store is complete, without the lock; must neither block nor raise."""
+        """Callbacks, called without the lock once the store is complete. They must neither block nor raise."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old locks."""
+        """Make new locks. Only for the child of a fork, since a thread of the parent may have held the old locks."""
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the store is complete, now if it is."""
+        """Call `callback` once the store is complete; now if it already is."""
         with self.condition:
             if not self.ready:
                 self.on_ready = (*self.on_ready, callback)
@@ -83,7 +85,7 @@ class StoreState:
             self.condition.notify_all()
 
     def left(self) -> None:
-        """A store reads other states from then on: threads that wait here must check again."""
+        """Wake threads that wait here, because their store now reads other states: they must check again."""
         with self.condition:
             callbacks, self.on_ready = self.on_ready, ()
             self.condition.notify_all()
@@ -100,7 +102,7 @@ class StoreState:
         return self.records.get(key) if own is None else own.record
 
     def snapshot(self, own_writes: bool) -> dict[Key, Record]:
-        """All objects as readers see them; the internal dictionary itself if no write of this process differs."""
+        """All objects as readers see them. If no write of this process differs, this is the internal dictionary."""
         own = self.own_entries(own_writes)
         if not own:
             return self.records
@@ -122,13 +124,13 @@ class StoreState:
         return self.overlay.seen.get(key) if own_writes and self.ready else None
 
     def own_entries(self, own_writes: bool) -> dict[Key, Own]:
-        """The same for all keys."""
+        """All entries that readers see instead of the watched objects."""
         return self.overlay.seen if own_writes and self.ready else {}
 
-    # Indexes. The functions are user code, and run without the lock
+    # Indexes. Index functions are user code and run without the lock
 
     def add_index(self, name: IndexName, function: IndexFunction) -> None:
-        """Keep an index. It is complete when this returns, unless another thread is making it."""
+        """Add an index. It is complete when the call returns, unless another thread is building the same index."""
         with self.condition:
             if self.indexes.is_declared(name):
                 return
@@ -137,8 +139,8 @@ class StoreState:
         values = {key: self.indexes.values_of(name, function, record) for key, record in snapshot.items()}
         with self.condition:
             if not self.indexes.is_declared(name):
-                return  # its user has gone in the meantime
-            # The writer has indexed what changed since then, as the index was declared to it.
+                return  # the index's user has released the watch in the meantime
+            # The writer has indexed everything that changed since the snapshot, because it knew of the index by then.
             problems = [self.indexes.put(name, key, values[key]) for key, record in snapshot.items()
                         if self.records.get(key) is record]
             self.indexes.complete(name)
@@ -150,11 +152,10 @@ class StoreState:
             self.indexes.forget(scope)
 
     def by_index(self, name: IndexName, function: IndexFunction, value: object, own_writes: bool) -> list[Record]:
-        """The objects for which `function` gives `value`, found by the index `name`, or by a scan without such an
-        index."""
+        """The objects for which `function` returns `value`, from the index `name`; without such an index, by a scan."""
         with self.condition:
             complete = self.indexes.is_complete(name)
-            own = dict(self.own_entries(own_writes))  # functions run below without the lock, while writes come
+            own = dict(self.own_entries(own_writes))  # a copy: functions run below without the lock
             keys = self.indexes.keys(name, value) if complete else [*self.records]
             records = [self.records[key] for key in keys if key in self.records and key not in own]
         if not complete:
@@ -193,9 +194,9 @@ class StoreNotReady(KubeError, TimeoutError):
 class Store(Generic[K]):
     """The objects of a watch, kept in memory. Read them by key, by index, by label, or all at once.
 
-    Made by `store()`, `watch_store` or a controller (`running.store`, `ctx.store(Kind)`). Safe to use from any thread;
-    only `wait_until_ready` blocks. Each returned object belongs to the reader, and is decoded only as far as it is
-    read.
+    Created by `store()`, `watch_store` or a controller (`running.store`, `ctx.store(Kind)`). Safe to use from any
+    thread; only `wait_until_ready` blocks. Each returned object belongs to the caller. Only the fields that the caller
+    reads are decoded.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
     ...     maps.wait_until_ready(10)
@@ -210,8 +211,9 @@ class Store(Generic[K]):
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *states: StoreState,
                  own_writes: bool = True) -> None:
-        """`read` makes a fresh reader of a record; it must not block. `own_writes`: whether reads see what this process
-        wrote before the watch shows it. `states`: of one watch, or of several that are read together."""
+        """`read` makes a fresh reader of a record and must not block. `states`: the state of one watch, or of several
+        watches that are read together. `own_writes`: whether reads return writes of this process that the watch has not
+        shown yet."""
         self.resource = resource
         """The kind of the stored objects."""
         self._read = read
@@ -221,19 +223,19 @@ class Store(Generic[K]):
         self._apart = True
         self._functions: dict[str, IndexFunction] = {}
         self._given: dict[str, Callable[[Any], Any]] = {}
-        """The functions of its indexes, as the user passed them."""
+        """The index functions, as the user passed them."""
         self.declared_by = ""
-        """The code that declares its indexes, with `{...}` for them; empty: only `add_index`."""
+        """The code that declares the indexes, with `{...}` in their place; empty if only `add_index` declares them."""
         self._warned = False
 
     def shows(self, *states: StoreState, only: Callable[[Record], bool] | None = None, apart: bool = True) -> None:
-        """Read these states from then on; indexes and waiting threads move to them. For internal use.
+        """Read these states from now on; indexes and waiting threads move to them. For internal use.
 
-        `only`: which of their objects are shown. `apart=False`: two states may have objects of the same name for a
-        moment; the newer object counts.
+        `only` selects the objects that reads return. `apart=False`: two states may briefly have an object of the same
+        name; reads then return the newer object.
         """
         before = self._states
-        self._apart = self._apart and apart  # False first: no reader may take the new states for disjoint ones
+        self._apart = self._apart and apart  # before the states change, so that no reader takes them for disjoint
         self._states, self._only, self._apart = states, only, apart
         for name, function in [*self._functions.items()]:
             for state in states:
@@ -250,8 +252,8 @@ class Store(Generic[K]):
 
     @property
     def watch_state(self) -> WatchState | None:
-        """The state of the watch that feeds the store, since when, and its last error. With several watches: the watch
-        with the most consecutive failures. None when a stream of the program feeds the store."""
+        """The state of the watch that feeds the store, with its last error. With several watches, the state of the
+        watch with the most consecutive failures. None when a stream of the program feeds the store."""
         states = [state.watch_state() for state in self._states if state.watch_state is not None]
         return max(states, key=lambda state: state.consecutive_failures, default=None)
 
@@ -264,10 +266,10 @@ class Store(Generic[K]):
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until the store is complete; any number of threads may wait.
 
-        Raises StoreNotReady after `timeout` seconds (None: waits as long as the watch lives), or as soon as the watch
-        has ended without a complete list. The error says so if the watch was never started.
+        Raises StoreNotReady after `timeout` seconds (None waits as long as the watch lives), or as soon as the watch
+        has ended without a complete list. If the watch was never started, the error says so.
         """
-        self._warn_unstarted("is waited for")
+        self._warn_unstarted("has a caller waiting")
         clock = self._states[0].clock
         deadline = None if timeout is None else clock.monotonic() + seconds(timeout)
         while (state := next((state for state in self._states if not state.ready), None)) is not None:
@@ -279,16 +281,16 @@ class Store(Generic[K]):
                     left = time_left(None if deadline is None else deadline - clock.monotonic(), clock)
                     if left is not None and left <= 0:
                         if unstarted := self._unstarted:
-                            raise StoreNotReady(f"{self.resource.full_name} are not there after "
+                            raise StoreNotReady(f"{self.resource.full_name}: no complete list after "
                                                 f"{seconds(timeout or 0):g} s: {unstarted}")
                         raise StoreNotReady(f"{self.resource.full_name}: no complete list after "
                                             f"{seconds(timeout or 0):g} s{self._because}")
                     clock.wait(state.condition, left)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once when the store is complete, in the thread that completes it; at once if it is complete.
+        """Call `callback` once the store is complete, in the thread that completes it; at once if it already is.
 
-        It must not block. An exception that it raises is logged.
+        `callback` must not block. An exception that `callback` raises is logged.
         """
         missing = next((state for state in self._states if not state.ready), None)
         if missing is None:
@@ -298,17 +300,17 @@ class Store(Generic[K]):
 
     @property
     def has_ended(self) -> bool:
-        """Whether its watch has ended, so that it gets no more changes."""
+        """Whether the watch has ended, so that the store gets no more changes."""
         return any(state.ended is not None for state in self._states)
 
     @property
     def trouble(self) -> str:
-        """The last failure of its watch, or that it was never started; empty while all is well."""
+        """The last failure of the watch, or the note that it was never started; empty while all is well."""
         failures = "; ".join(filter(None, (state.trouble or state.trouble_of() for state in self._states)))
         return failures or self._unstarted
 
     def get(self, key: ObjectRef | str, namespace: str | None = None) -> K | None:
-        """The object with this ref, or this name and namespace; None when the store has none.
+        """The object with this ref, or this name and namespace; None if the store has no such object.
 
         For a cluster-scoped object the namespace is ignored. Raises RequestError for a ref of another kind, and for a
         name without a namespace if the kind is namespaced.
@@ -354,7 +356,7 @@ class Store(Generic[K]):
         return found
 
     def record(self, key: ObjectRef | str, namespace: str | None = None) -> Record | None:
-        """The stored record with this ref, or name and namespace; None when the store has none."""
+        """The stored record with this ref, or name and namespace; None if the store has no such record."""
         return self._record(key, namespace, self._own_writes)
 
     def record_at(self, namespace: str | None, name: str) -> Record | None:
@@ -368,14 +370,14 @@ class Store(Generic[K]):
         return None
 
     def read_as(self, read: Callable[[Record], R]) -> Store[R]:
-        """A store of the same states whose objects `read` makes. It has the indexes of this store, but computes their
-        values by a scan of all objects. For internal use."""
+        """A store of the same states, with objects made by `read`. It has the indexes of this store, but looks values
+        up by scanning all objects. For internal use."""
         made = Store(self.resource, read, *self._states, own_writes=self._own_writes)
         made._functions, made._given, made.declared_by = self._functions, self._given, self.declared_by
         return made
 
     def as_watched(self, ref: ObjectRef) -> Record | None:
-        """The record as the watch showed it last, without later writes of this process."""
+        """The record as the watch last delivered it, without later writes of this process."""
         return self._record(ref, None, False)
 
     def reader(self, record: Record) -> K:
@@ -398,7 +400,8 @@ class Store(Generic[K]):
         return [self._read(record) for record in records if selector.matches(record.head.labels)]
 
     def by_index(self, index: str, value: Hashable) -> Objects[K]:
-        """The objects for which the index function `index` gave `value`. Raises RequestError for an unknown index."""
+        """The objects for which the index function `index` returned `value`. Raises RequestError for an unknown index.
+        """
         function = self._functions.get(index)
         if function is None:
             known = ", ".join(sorted(self._functions.keys() - {self._owners})) or "none"
@@ -413,8 +416,7 @@ class Store(Generic[K]):
         return found
 
     def owned_by(self, uid: str) -> Records:
-        """The stored records that have an owner reference with this uid, found by an index that the first call makes.
-        """
+        """The stored records that have an owner reference with this uid. The first call builds an index for this."""
         if self._owners not in self._functions:
             self._functions[self._owners] = _owner_uids
             self._index(self._owners, _owner_uids)
@@ -422,12 +424,12 @@ class Store(Generic[K]):
                 for record in state.by_index((self, self._owners), _owner_uids, uid, self._own_writes)]
 
     def add_index(self, index: str, function: Callable[[K], Iterable[Hashable] | Hashable | None]) -> None:
-        """Keep an index from each value of `function(obj)` (one, an iterable of several, or None) to the objects.
+        """Index the objects by the values of `function(obj)`: one value, an iterable of several, or None.
 
-        May be called at any time, even while the watch runs; the index is complete when this returns. `function` must
-        depend only on the object, and may be called more than once for it. If it raises, that is logged and the object
-        is in no bucket. An existing index with an equal function stays as it is. Raises RequestError if the name has
-        another function, and for an invalid function.
+        May be called at any time, even while the watch runs; the index is complete when the call returns. `function`
+        must depend only on the object, and may be called more than once for the same object. If `function` raises, the
+        error is logged and the index does not find the object. An existing index with an equal function stays as it is.
+        Raises RequestError if the name already has another function, and for an invalid function.
         """
         check_callback(f"the index {index!r}", function, "obj", may_yield=True)
 
@@ -444,7 +446,7 @@ class Store(Generic[K]):
 
     def _index(self, index: str, indexed: IndexFunction) -> None:
         states = None
-        while states is not self._states:  # they may have changed in between
+        while states is not self._states:  # the states may have changed in between
             states = self._states
             for state in states:
                 state.add_index((self, index), indexed)
@@ -486,11 +488,11 @@ class Store(Generic[K]):
 
     @property
     def _unstarted(self) -> str:
-        """The missing step of the program, if it is the reason why there is nothing to read; else empty."""
+        """What the program must do before there is anything to read; empty if nothing."""
         return next((state.unstarted for state in self._states if state.unstarted), "")
 
     def _found_nothing(self) -> None:
-        """A read found nothing."""
+        """A read found nothing: warn if the watch was never started."""
         self._warn_unstarted("is read and has nothing")
 
     def _warn_unstarted(self, what: str) -> None:
@@ -500,12 +502,12 @@ class Store(Generic[K]):
 
     @property
     def _read_now(self) -> tuple[StoreState, ...]:
-        """The states to read; none while one of several is not complete."""
+        """The states to read; none while any of several states is incomplete."""
         states = self._states
         return states if len(states) == 1 or all(state.ready for state in states) else ()
 
     def _shown(self, records: Records) -> Records:
-        """The records that are shown, one for each name."""
+        """The records that reads return, one for each name."""
         if (only := self._only) is not None:
             records = [record for record in records if only(record)]
         if self._apart:
@@ -530,5 +532,5 @@ class Store(Generic[K]):
 
 
 def _age(record: Record) -> int:
-    """The version as a number, which orders objects of one name; 0 if it is no number."""
+    """The version as a number, which orders objects of one name; 0 if the version is not a number."""
     return number_of(record.resource_version) or 0

@@ -39,7 +39,7 @@ def test_a_predicate_filters_events_and_objects() -> None:
 @pytest.mark.parametrize("stage", [lambda events: reflector(store(ConfigMap)[1], events),
                                    lambda events: modify(events, lambda obj: None)], ids=["reflector", "modify"])
 def test_views_are_neither_stored_nor_modified_by_stages(stage: Callable[[Iterable[Any]], Iterable[Any]]) -> None:
-    with pytest.raises(RequestError, match=r"<View ns/a> is all that is kept .* stores views"):
+    with pytest.raises(RequestError, match=r"<View ns/a> is a read-only view, .* stores views"):
         list(stage([Apply(view("1"))]))
 
 
