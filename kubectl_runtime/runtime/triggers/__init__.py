@@ -1,1 +1,1 @@
-"""From changes to reconcile requests: watches and their subscribers, predicates, triggers, sources."""
+"""From changes to reconcile requests: watches and their subscribers, predicates, triggers, trigger sources."""

@@ -1,23 +1,24 @@
 """`NamespacesDriver`: a `WatchDriver` for a changing set of namespaces. Its watch has one store.
 
-    everywhere   one watch of the whole cluster; objects of other namespaces are dropped before anything keeps them.
-                 A new namespace is listed and joined; the objects of a removed one are deleted
-    each         after a 403 to the first list or watch of the cluster: a shared watch of each namespace, `MOST` at
-                 most. Their events are passed on in order, and the list of a namespace as a whole
+    everywhere   one watch of the whole cluster; objects of other namespaces are dropped before they are stored. An
+                 added namespace is listed; the objects of a removed namespace are deleted from the store
+    each         after a 403 for the first list or watch of the cluster: a shared watch for each namespace, at most
+                 `MOST`. Their events are passed on in order, and the list of a namespace is passed on as a whole
 
     a namespace                  everywhere                                 each
-    is added                     listed at version v; its events up to v    one object is requested; its watch is taken
-                                 are dropped, as the list has them
-    is removed                   Delete of what is stored                   the same; its watch is given back
+    is added                     listed at version v; its events up to v    one object is requested, then its watch is
+                                 are dropped, since the list has them       taken
+    is removed                   Delete of its stored objects               Delete of its stored objects; its watch is
+                                                                            given back
     is added, but forbidden      -                                          logged once and skipped; tried again when
                                                                             the namespace changes, and each minute
 
-No event is passed on before the namespaces are known and the first lists are complete. With a pattern the name alone
-decides whether a namespace is selected, so in the first mode no namespace is watched.
+No event is passed on before the namespaces are known and the first lists are complete. With a pattern, the name alone
+decides whether a namespace is selected, so the mode `everywhere` does not watch Namespaces then.
 
-`Membership` is a shared watch of the namespaces' metadata. When it changes, it wakes the reading thread: the open watch
-of the cluster ends, and goes on from its last version. Used only by the thread of its watch. In a simulation, which has
-no other threads, `advance` steps the watches of the namespaces.
+`Membership` is a shared watch of the namespaces' metadata. When the set changes, `Membership` wakes the reading thread:
+the open watch of the cluster ends and resumes from its last version. Only the thread of the watch uses the driver. In a
+simulation, which has no other threads, `advance` steps the watches of the namespaces.
 """
 from __future__ import annotations
 
@@ -70,22 +71,22 @@ from kubectl_runtime.runtime.watch.states import (
 log = guarded_logger(__name__)
 
 MOST = 100
-"""The most namespaces that are watched one by one: each takes a thread and a connection."""
+"""The most namespaces that get their own watch: each such watch takes a thread and a connection."""
 
 ASK_AGAIN = 60.0
-"""Seconds after which a forbidden namespace is tried again: a role is often bound after the namespace was made."""
+"""Seconds after which a forbidden namespace is tried again: roles are often bound after the namespace was created."""
 
 LOOK_SECONDS = 1.0
 """The longest time between two checks of the namespaces that are due."""
 
 SOON = 0.001
-"""Seconds after a check that found nothing new: the check itself has waited."""
+"""The wait, in seconds, after a check that found nothing new. It is short because the check itself has waited."""
 
 BACKLOG = 10_000
-"""Events that wait for the store before the threads that deliver them are slowed down."""
+"""If more events than this wait for the store, the threads that deliver events are slowed down."""
 
 JOIN_SECONDS = 2.0
-"""How long the end waits for each thread, which takes a millisecond unless user code blocks it."""
+"""The longest wait for each thread on closing: a millisecond is enough unless user code blocks the thread."""
 
 
 class Taken(Protocol):
@@ -97,7 +98,7 @@ class Taken(Protocol):
 
     @property
     def thread(self) -> threading.Thread | None:
-        """Its thread, if it was started."""
+        """The watch's thread, if it was started."""
 
     def start(self) -> None:
         """Start a thread for the watch."""
@@ -114,7 +115,7 @@ Take = Callable[..., Taken]
 
 
 class Membership:
-    """The namespaces that are selected now. `on_change` is called in the thread that has changed them."""
+    """The currently selected namespaces. `on_change` is called in the thread that has changed them."""
 
     def __init__(self, api: SelectedNamespaces[Any], take: Callable[..., Taken],
                  on_change: Callable[[], None]) -> None:
@@ -123,7 +124,7 @@ class Membership:
         self._take = take
         self._on_change = on_change
         self._versions: dict[str, str] = {}
-        """Replaced as a whole once they are listed: other threads read it."""
+        """The version of each namespace. Replaced as a whole once the list is complete, since other threads read it."""
         self._names: frozenset[str] | None = None
         self._forget: Callable[[], None] = lambda: None
         self.share: Taken | None = None
@@ -131,8 +132,8 @@ class Membership:
             self._forget = self.selection.chosen.on_change(on_change)
 
     def begin(self, *, threaded: bool) -> float | None:
-        """Watch the namespaces, if that is needed and not done yet. Without threads, make a step and return its
-        result."""
+        """Begin to watch the namespaces if this is needed and has not begun. Without threads, make one step of the
+        watch and return its result."""
         if self.selection.chosen is not None:
             return None
         if self.share is None:
@@ -147,7 +148,7 @@ class Membership:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The names; None while they are not known."""
+        """The names of the selected namespaces; None while they are not known."""
         if self.selection.chosen is not None:
             return self.selection.chosen.names
         return self._names
@@ -162,7 +163,7 @@ class Membership:
         return self._versions.get(name, "")
 
     def close(self) -> Iterable[Taken]:
-        """Give the watches back; returns them."""
+        """Give back the watches and return them."""
         self._forget()
         if self.share is None:
             return ()
@@ -192,8 +193,8 @@ class Membership:
 
 
 class _Everywhere(Api[Any]):
-    """The Api of the whole cluster, whose open watch can be woken: it then gives an empty batch and goes on from its
-    last version."""
+    """The Api of the whole cluster. Its open watch can be woken: the watch then yields an empty batch and resumes from
+    its last version."""
 
     __slots__ = ("nudge",)
 
@@ -211,7 +212,7 @@ class _Everywhere(Api[Any]):
 class _Woken(Iterator[WatchBatch]):
     def __init__(self, owner: _Everywhere, open_watch: Callable[[str, StopToken], Any], version: str,
                  stop: StopToken, *, initial: bool) -> None:
-        """`initial`: it begins with a list, which cannot be resumed in the middle, so it is not woken there."""
+        """`initial`: the watch begins with a list. It cannot be woken during the list, which cannot be resumed."""
         self._owner = owner
         self._open_watch = open_watch
         self._version = version
@@ -281,14 +282,14 @@ class _Refusals(Observer):
 
 
 class NamespacesDriver:
-    """Drives the watch of one kind in a changing set of namespaces. `known` returns the contents of the store and the
-    later writes of this process."""
+    """Drives the watch of one kind in a changing set of namespaces. `known` returns the contents of the store,
+    including later writes of this process."""
 
     def __init__(self, api: SelectedNamespaces[Any], config: WatcherConfig, stop: StopToken, clock: Clock,
                  rng: random.Random, take: Take, known: Callable[[], Mapping[Key, Record]]) -> None:
-        """Raises RequestError for `config.verify`, which needs a list of one scope."""
+        """Raises RequestError for `config.verify`, which needs a single list."""
         if config.verify is not None:
-            raise RequestError(f"verify={config.verify} compares a store with one list, and {api!r} has several")
+            raise RequestError(f"verify={config.verify} compares a store with one list, but {api!r} needs several")
         self._api = api
         self._config = config
         self._stop = stop
@@ -304,23 +305,23 @@ class NamespacesDriver:
         self._is_proven = False
         """Whether a watch of the cluster was ever open."""
         self._inside: frozenset[str] = frozenset()
-        """The namespaces whose objects the store has, or will have after the list in progress."""
+        """The namespaces whose objects the store has, or will have once the list in progress is complete."""
         self._floors: dict[str, str] = {}
-        """By namespace: the version of the list by which it was joined, until the watch has passed it."""
+        """For each added namespace, the version of its list; removed once the watch has passed that version."""
         self._each: dict[str, Taken] = {}
         self._listed: set[str] = set()
         """The namespaces whose first list is complete."""
         self._skipped: dict[str, tuple[str, float]] = {}
-        """Forbidden namespaces: their version, and when they are tried again."""
+        """For each forbidden namespace, its version, and when it is tried again."""
         self._refused: set[str] = set()
         self._is_complete = self._leaves_some_out = False
         self._covered: frozenset[str] = frozenset()
         """The namespaces whose objects the store has."""
         self._delivered: frozenset[str] = frozenset()
-        """The namespaces with single watches whose lists the last step has returned."""
+        """The namespaces with their own watches whose lists the last step has returned."""
         self._on_left: tuple[Callable[[frozenset[str]], object], ...] = ()
         self._heard = 0.0
-        """The last event of the single watch whose last event is the oldest."""
+        """The oldest of the times at which the namespaces' watches last received an event."""
         self._changed = threading.Condition()
         self._arrived: deque[tuple[Taken, Event[Record]]] = deque()
         self._observer = _Refusals(self._refuse)
@@ -328,13 +329,14 @@ class NamespacesDriver:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Mark it as the parent's, in the child of a fork: the child must not use it, because waking it would end a
-        connection of the parent."""
+        """Mark the driver as the parent's, in the child of a fork. The child must not use the driver: waking its watch
+        would end a connection of the parent."""
         self.threaded, self._changed = False, threading.Condition()
 
     @property
     def state(self) -> State:
-        """The state of the cluster's watch; for single watches, whether all have been listed."""
+        """The state of the cluster's watch; with one watch per namespace, a state for whether all lists are complete.
+        """
         if self._cluster is not None:
             return self._cluster.state
         return Watching("", "", 0.0) if self._is_complete else Streaming(Listing(), 0.0)
@@ -346,7 +348,8 @@ class NamespacesDriver:
 
     @property
     def server_trouble(self) -> Exception | None:
-        """As `WatchDriver.server_trouble`; single watches report it themselves."""
+        """Like `WatchDriver.server_trouble`, for the cluster's watch; watches of single namespaces log their own
+        trouble."""
         return None if self._cluster is None else self._cluster.server_trouble
 
     @property
@@ -358,7 +361,7 @@ class NamespacesDriver:
         return found
 
     def admits(self, namespace: str | None) -> bool:
-        """Whether the store has, or may get, objects of this namespace. Safe to call from any thread."""
+        """Whether the store has or may get objects of this namespace. Safe to call from any thread."""
         selection = self._api.selection
         if selection.decides_by_name:
             return selection.fits(namespace)
@@ -372,13 +375,13 @@ class NamespacesDriver:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The chosen namespaces; None while they are not known. With only a pattern, the namespaces are known only if
-        each has its own watch."""
+        """The selected namespaces; None while they are not known. With only a pattern, they are known only in the mode
+        with a watch for each namespace."""
         return self._members.names
 
     def when_left(self, callback: Callable[[frozenset[str]], object]) -> None:
-        """Call `callback` with the namespaces that the store does not cover any more, before their objects leave it. It
-        must neither block nor raise."""
+        """Call `callback` with the namespaces that are no longer covered, before their objects leave the store. The
+        callback must neither block nor raise."""
         self._on_left = (*self._on_left, callback)
 
     def _cover(self, names: frozenset[str]) -> None:
@@ -389,7 +392,7 @@ class NamespacesDriver:
 
     def advance(self) -> Advance:
         """Like `WatchDriver.advance`."""
-        # What the last step returned is stored now.
+        # The output of the last step has been stored by now.
         if self._cluster is None:
             self._cover(self._delivered & self._each.keys())
         elif isinstance(self._cluster.state, Listed | Watching):
@@ -415,7 +418,7 @@ class NamespacesDriver:
         self._is_complete = False
 
     def close(self) -> None:
-        """Give back all watches, and wait for their threads."""
+        """Give back all watches and wait for their threads."""
         self._forget()
         if self._cluster is not None:
             self._cluster.close()
@@ -438,7 +441,7 @@ class NamespacesDriver:
         self._is_proven = self._is_proven or isinstance(cluster.state, Watching)
         failure = out[-1] if out and isinstance(out[-1], Failed) else None
         if failure is not None and _is_refusal(failure.error) and not self._is_proven:
-            log.info("%s cannot be watched in all namespaces (%s): there is a watch for each namespace", self._target,
+            log.info("%s: cannot watch all namespaces at once (%s); watching each namespace by itself", self._target,
                      failure.error)
             cluster.close()
             self._cluster = None
@@ -467,8 +470,7 @@ class NamespacesDriver:
         return True
 
     def _moved(self, names: frozenset[str]) -> Advance:
-        """Process added and removed namespaces. Only one added namespace is joined at a time, so that no step is long.
-        """
+        """Process added and removed namespaces. A step lists only one added namespace, so that no step takes long."""
         gone, came = self._inside - names, sorted(names - self._inside)
         self._cover(self._covered - gone)
         out: list[Event[Record] | Failed] = [*self._deleted(gone)]
@@ -478,7 +480,7 @@ class NamespacesDriver:
         if came:
             try:
                 records, version = self._read(came[0])
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the watch must live on, and the failure be seen
+            except BaseException as error:  # noqa: BLE001 - the watch must go on and report the failure
                 return Advance(out if self._stop.is_set() else [*out, Failed(as_exception(error), "list")])
             self._inside |= {came[0]}
             self._floors[came[0]] = version
@@ -528,13 +530,13 @@ class NamespacesDriver:
         if out:
             return Advance(out, 0.0, len(out))
         heard = min((share.watch.state.last_event or 0.0 for share in shares), default=self._heard)
-        if heard > self._heard:  # all of them work
+        if heard > self._heard:  # every namespace's watch has received something since the last such step
             self._heard = heard
             return Advance([])
         return Advance([], SOON if self.threaded else min(waits, default=None))
 
     def _follow(self, names: frozenset[str]) -> list[Event[Record]]:
-        """Give back the watches of removed namespaces, and take one for each added namespace."""
+        """Give back the watches of removed namespaces, and take a watch for each added namespace."""
         refused, self._refused = self._refused, set()
         now = self._clock.monotonic()
         for name in refused:
@@ -550,9 +552,9 @@ class NamespacesDriver:
                 self._begin(name)
         left = len(names) - len(self._each) - len(self._skipped)
         if left > 0 and not self._leaves_some_out:
-            log.warning("%s: %d namespaces are not watched: without the right to list and watch %s in all namespaces "
-                        "each takes a watch, and there are %d at most; grant it by a ClusterRole", self._target, left,
-                        self._api.resource.plural, MOST)
+            log.warning("%s: %d namespaces are not watched. Without permission to list and watch %s in all namespaces, "
+                        "each namespace needs a watch, and at most %d are made; grant this permission by a ClusterRole",
+                        self._target, left, self._api.resource.plural, MOST)
         self._leaves_some_out = left > 0
         return deletions
 
@@ -561,8 +563,8 @@ class NamespacesDriver:
         return version is None or now >= again or version != self._members.version(name)
 
     def _may_read(self, name: str, now: float) -> bool:
-        """Request one object of a namespace, and a watch if it was skipped; False when that is forbidden. The
-        namespace's watch handles any other failure."""
+        """Request one object of a namespace, and also a watch if the namespace was skipped. Returns False if a request
+        is forbidden. The namespace's watch handles any other failure."""
         api = self._api.within(name)
         try:
             meta, _ = api.list_page(ListParams(limit=1), stop=self._stop, retry=Retry.NEVER)
@@ -576,15 +578,15 @@ class NamespacesDriver:
         return True
 
     def _skip(self, name: str, now: float, why: object) -> None:
-        """Skip a forbidden namespace, which is logged once."""
+        """Skip a forbidden namespace. Logs this once."""
         if name not in self._skipped:
-            log.warning("%s: namespace %s is skipped: %s. It is asked again when it changes, and each minute; "
-                        "grant list and watch there", self._target, name, why)
+            log.warning("%s: skipping namespace %s: %s. Grant list and watch in it; it is tried again every minute and "
+                        "when the Namespace changes", self._target, name, why)
         self._skipped[name] = self._members.version(name), now + ASK_AGAIN
 
     def _begin(self, name: str) -> None:
         self._skipped.pop(name, None)
-        config = replace(self._config, validate=False)  # the watch that these are for validates
+        config = replace(self._config, validate=False)  # the watch that gets these events validates them
         share = self._take(self._api.within(name), config, observer=self._observer, name=name)
         self._each[name] = share
         share.subscribe(OfHeads(partial(self._collect, share)), lambda _: None, partial(self._completed, name))
@@ -613,7 +615,7 @@ class NamespacesDriver:
 
     @property
     def _may_begin(self) -> bool:
-        """Whether all namespaces have been listed, and no event was passed on yet."""
+        """Whether all namespaces have been listed and no event has been passed on yet."""
         return not self._is_complete and self._listed.issuperset(self._each)
 
     def _give_back(self, names: Iterable[str]) -> list[Taken]:
@@ -637,7 +639,7 @@ class NamespacesDriver:
 
 
 def _released(share: Taken) -> Taken:
-    """The share, after giving it back. If no thread runs the watch, make its last step here."""
+    """The share, after giving it back. If no thread runs the watch, its last step is made here."""
     share.release()
     if share.thread is None and share.watch.stop.is_set():
         share.watch.step()

@@ -1,19 +1,19 @@
 """Predicates: which changes of an object lead to a run.
 
-    generation          `metadata.generation` changed; no opinion where the kind has none
-    resource_version    any change at all (hides what a list repeats)
-    labels, annotations, finalizers
-    value(fn)           the result of `fn(obj)` changed; None: no opinion
-    selector("app=web") the labels match now, or did before
-    when(fn)            only `fn(ObjectEvent)` decides, deletions included
+    generation          `metadata.generation` changed; no opinion if the kind has no generation
+    resource_version    any change at all (drops unchanged objects that a list repeats)
+    labels, annotations, finalizers    this part of the metadata changed
+    value(fn)           the result of `fn(obj)` changed; no opinion if it is None before and after
+    selector("app=web") the labels match now, or matched before
+    when(fn)            only `fn(ObjectEvent)` decides, including deletions
     p.combine(q)        p or q sees a change
-    p.fallback(q)       q where p has no opinion
+    p.fallback(q)       p; if p has no opinion, q
     p & q               both pass
 
 Values are compared by `==` and by type: 1 is not True. Some changes pass every value predicate, because missing them
 does harm: a new object, another uid, a change of `metadata.deletionTimestamp` (which does not change the generation),
-and a deletion. An object that could not be decoded passes without a call of the predicate; so does an object for which
-a predicate raises, which is reported. A predicate without an opinion passes.
+and a deletion. An object that could not be decoded passes without a call of the predicate. If a predicate raises, the
+error is logged and the object passes. A predicate without an opinion passes.
 
 In a controller the previous state comes from the store. `PredicateCache` is for plain streams.
 """
@@ -33,8 +33,10 @@ K = TypeVar("K")
 
 
 class ObjectEvent(msgspec.Struct, Generic[K], frozen=True):
-    """A change of an object: `obj` is its state now, or its last state if it was `deleted`; `old` is the state before,
-    None if it is unknown.
+    """A change of an object, as predicates and mappers get it.
+
+    `obj` is the object's state now, or its last state if it was `deleted`. `old` is the state before the change; None
+    if unknown.
 
     >>> event = ObjectEvent(ConfigMap(name="a", data={"k": "2"}), ConfigMap(name="a", data={"k": "1"}))
     >>> event.obj.data != event.old.data, event.deleted
@@ -47,13 +49,15 @@ class ObjectEvent(msgspec.Struct, Generic[K], frozen=True):
 
 
 Verdict = Callable[[ObjectEvent[Any]], bool | None]
-"""Whether an event leads to a run; None: no opinion."""
+"""Whether an event leads to a run; None means no opinion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Generic[K]):
-    """Which changes of an object lead to a run: made by the functions of `predicates`, combined by `&`, `combine` and
-    `fallback`. Immutable; its function must depend only on the event.
+    """Decides which changes of an object lead to a run.
+
+    Predicates are made by the functions of `predicates` and combined by `&`, `combine` and `fallback`. A predicate is
+    immutable, and its function must depend only on the event.
 
     >>> changed = predicates.generation.combine(predicates.labels)
     >>> controller = Controller(Api.all(client, Deployment), predicate=changed & predicates.selector("app=web"))
@@ -65,11 +69,11 @@ class Predicate(Generic[K]):
 
     def __post_init__(self) -> None:
         check_callback("a Predicate has a function, which", self.verdict, "event")
-        # Many controllers may share a predicate, some of them on simulated clocks: its guard uses real time.
+        # The guard uses real time, since controllers on different simulated clocks may share a predicate.
         object.__setattr__(self, "_guard", Guard(f"predicate {self.name}"))
 
     def passes(self, event: ObjectEvent[K]) -> bool:
-        """Whether `event` leads to a run. Raises nothing: an exception of its function is logged, and the event passes.
+        """Whether `event` leads to a run. Never raises: an exception of the function is logged, and the event passes.
         """
         if isinstance(event.obj, InvalidObject):
             return True
@@ -78,8 +82,8 @@ class Predicate(Generic[K]):
         return self._guard.call(None, _described, self.verdict, event) is not False
 
     def combine(self, other: "Predicate[K]") -> "Predicate[K]":
-        """A predicate that passes when this or the other predicate sees a change; it has no opinion when neither has
-        one."""
+        """A predicate that passes when this or the other predicate sees a change. It has no opinion when neither of
+        them has an opinion."""
         first, second = self.verdict, other.verdict
 
         def either(event: ObjectEvent[K]) -> bool | None:
@@ -89,7 +93,7 @@ class Predicate(Generic[K]):
         return Predicate(either, f"{self.name} or {other.name}")
 
     def fallback(self, other: "Predicate[K]") -> "Predicate[K]":
-        """A predicate with the other's verdict where this predicate has no opinion."""
+        """A predicate with this predicate's verdict, or the other's verdict if this predicate has no opinion."""
         first, second = self.verdict, other.verdict
 
         def one(event: ObjectEvent[K]) -> bool | None:
@@ -99,7 +103,7 @@ class Predicate(Generic[K]):
         return Predicate(one, f"{self.name}, else {other.name}")
 
     def __and__(self, other: "Predicate[K]") -> "Predicate[K]":
-        """A predicate that passes when both pass; a predicate without an opinion does not count."""
+        """A predicate that passes when both predicates pass; one without an opinion is ignored."""
         first, second = self.verdict, other.verdict
 
         def both(event: ObjectEvent[K]) -> bool | None:
@@ -113,8 +117,8 @@ class Predicate(Generic[K]):
 
 
 def value(function: Callable[[K], object]) -> Predicate[K]:
-    """A Predicate that passes when the result of `function(obj)` changed. If it is None now and before, the predicate
-    has no opinion. Raises RequestError for anything but a function of an object."""
+    """A Predicate that passes when the result of `function(obj)` changed. It has no opinion if the result is None now
+    and was None before. Raises RequestError for anything but a function of an object."""
     check_callback("predicates.value takes a function, which", function, "obj")
 
     def changed(event: ObjectEvent[K]) -> bool | None:
@@ -128,8 +132,8 @@ def value(function: Callable[[K], object]) -> Predicate[K]:
 
 
 def selector(selection: LabelSelection) -> Predicate[Any]:
-    """A Predicate that passes objects whose labels match now or matched before, including deleted objects. Raises
-    RequestError for an invalid selector."""
+    """A Predicate that passes objects, also deleted ones, whose labels match now or matched before. Raises RequestError
+    for an invalid selector."""
     matches = Selector.of(selection).matches
 
     def matched(event: ObjectEvent[Any]) -> bool:
@@ -139,14 +143,15 @@ def selector(selection: LabelSelection) -> Predicate[Any]:
 
 
 def when(function: Callable[[ObjectEvent[K]], bool]) -> Predicate[K]:
-    """A Predicate in which only `function(event)` decides, deletions included. Raises RequestError for anything but a
+    """A Predicate in which only `function(event)` decides, even about deletions. Raises RequestError for anything but a
     function of an event."""
     check_callback("predicates.when takes a function, which", function, "event")
     return Predicate(lambda event: bool(not_awaitable(function(event), function)), name_of(function))
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal and of one type, inside lists, tuples, sets, mappings and records too."""
+    """Whether two values are equal and of the same type, including values inside lists, tuples, sets, mappings and
+    records."""
     if type(one) is not type(other):
         return False
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
@@ -163,7 +168,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def object_event(event: Apply[K] | InitApply[K] | Delete[K]) -> ObjectEvent[K]:
-    """The event of a watcher as predicates and mappers get it."""
+    """A watcher's event in the form that predicates and mappers get."""
     return ObjectEvent(event.obj, event.previous if isinstance(event, Apply) else None, isinstance(event, Delete))
 
 
@@ -176,7 +181,7 @@ def _uid(obj: Any) -> object:
 
 
 def _deletion(obj: Any) -> object:
-    """The deletionTimestamp as it was received: text in the head of the object, which need not be parsed."""
+    """The deletionTimestamp as received: text in the object's head, which needs no parsing."""
     record = getattr(obj, "record", None)
     return record.head.deletion_timestamp if record is not None else obj.deletion_timestamp
 
@@ -185,7 +190,8 @@ def _named(function: Callable[[Any], object], name: str) -> Predicate[Any]:
     return Predicate(value(function).verdict, name)
 
 
-# Module names on purpose: `predicates.generation`. (That is why `from __future__ import annotations` is not used here.)
+# Public names of the module, such as `predicates.generation`. Since `annotations` is one of them, this module does not
+# use `from __future__ import annotations`.
 generation = _named(lambda obj: obj.generation, "generation")
 resource_version = _named(lambda obj: obj.resource_version or None, "resource_version")
 labels = _named(lambda obj: dict(obj.labels), "labels")

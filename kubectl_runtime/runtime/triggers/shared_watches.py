@@ -1,30 +1,30 @@
 """`SharedWatches`: users of one client that need the same watch share it.
 
-    take      makes a watch or joins an existing one; each user has a `Share` of it
+    take      makes a watch or joins an existing watch; each user gets a `Share` of the watch
     start     the first user's call starts the thread; a simulation steps the watch itself
     release   removes the user's subscriptions; the last user's release stops the watch
 
 Two watches are the same if they agree in kind and namespace, selectors, form or view, freshness of the first list,
-`modify` (compared with `==`), backoff and observer; and in the class of the objects, if it affects what is stored. Page
-size, timeout and bookmarks come from the first user. `WatcherConfig(shared=False)` makes a separate watch. All users
-share the watch's thread: a subscriber that takes longer than 100 ms for an event is named in the log.
+`modify` (compared with `==`), backoff and observer. The class of the objects must be the same too if it affects what is
+stored. Page size, timeout and bookmarks come from the first user. `WatcherConfig(shared=False)` makes a separate watch.
+All users share the watch's thread: a subscriber that takes longer than 100 ms for an event is named in the log.
 
 `Watch`: one watched resource, from the requests to the store and the subscriptions. `step` moves it on.
 
     phase       what `step` does                                   returns
     listing     reads one page                                     0
-    watching    reads what has arrived (blocks until something     0; None when a simulated transport has nothing ready
-                has, or the stop token is set)
-    waiting     nothing before its time, or before the server      the seconds until it has to be called again
-                answers
+    watching    reads the next events (blocks until events         0; None when a simulated transport has nothing ready
+                arrive or the stop token is set)
+    waiting     nothing until the wait is over, or until the       the seconds until `step` must be called again
+                server answers
     stopped     nothing                                            None
 
-Each step first writes the store, then notifies the subscriptions, then updates the visible state; the observer is
-notified after each, once for a batch. Writes of the client update the store in the thread that made them. A late
-subscription first gets an `Apply` of every stored object and `InitDone`, then everything after that, without
-duplicates or gaps, since the store and its observers change under one lock.
+Each step first writes the store, then notifies the subscriptions, then updates the visible state. The observer is
+notified after each of these, once per batch. Writes of the client update the store in the thread that wrote. A late
+subscription first gets an `Apply` of every stored object and `InitDone`, then all later events, without duplicates or
+gaps, since the store and its observers change under one lock.
 
-`WatchedWrites` passes the writes of the client to the store's overlay, so that the store shows them at once.
+`WatchedWrites` passes the client's writes to the store's overlay, so that reads of the store return them at once.
 
 Safe to use from any thread; no lock is held while user code runs.
 """
@@ -78,15 +78,15 @@ class WatchedWrites:
 
     def __init__(self, api: WatchApi[Any], config: WatcherConfig, modify: Modifier | None,
                  writer: StoreWriter[Any], admits: Callable[[str | None], bool] | None = None) -> None:
-        """`api`: in the form that is stored. `admits(namespace)`: whether the store may hold its objects; None: those
-        of each namespace of `api`."""
+        """`api`: the Api in the form that is stored. `admits(namespace)`: whether the store may hold objects of this
+        namespace; without `admits`, every namespace of `api` counts."""
         self._admits = admits
         self._written = Written(api, config, modify)
         self._writer = writer
         self._client = api.client
         self._forget: Callable[[], None] | None = None
         self.deaf = False
-        """Set in the child of a fork, where no watch would ever show what was written."""
+        """Set in the child of a fork, where no watch would ever confirm a write."""
 
     def listen(self) -> None:
         """Begin to observe writes. Safe to repeat."""
@@ -118,25 +118,25 @@ K = TypeVar("K")
 ELSEWHERE = "it runs in the process that this one was forked from"
 
 FAILURES = 3
-"""This many failures in a row are more than a lost connection: with the default backoff, the watch has not worked for
+"""This many failures in a row mean more than a lost connection: with the default backoff, the watch has then failed for
 about five seconds."""
 
 SLACK = 120.0
-"""Seconds that a step may take above the longest silence of a watch (295 s by default): twice the deadline of a call,
-to request a page or to process what arrived."""
+"""Seconds that a step may take in addition to the longest silence of a watch (295 s by default): twice the deadline of
+a call, for requesting a page or processing a batch."""
 
 
 class Watch(Generic[K]):
-    """One watched resource. `step` and `run` are for one thread at a time; the rest is safe to use from any thread."""
+    """One watched resource. Only one thread at a time may call `step` or `run`; the rest is thread-safe."""
 
     def __init__(self, api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *, stop: StopToken,
                  relist_triggers: bool = False, modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK,
                  rng: random.Random | None = None, name: str | None = None,
                  observer: Observer = NO_OBSERVER) -> None:
-        """Nothing is requested yet. `modify` prunes each object before it is stored; `rng` draws all jitter. With
-        `config.fields`, views are stored. Raises RequestError for views that cannot be kept or modified.
+        """Make the watch; requests begin with `step`. `modify` prunes each object before it is stored; `rng` draws all
+        jitter. With `config.fields`, views are stored. Raises RequestError for views that cannot be kept or modified.
 
-        `observer`, which raises nothing, is notified under the watch's `name` (default: a description of the target).
+        `observer` must not raise; it is notified under the watch's `name` (default: a description of the target).
         """
         rng = rng or random.Random()
         api = as_configured(api, config)
@@ -165,7 +165,7 @@ class Watch(Generic[K]):
         self._config = config
         self.writes = WatchedWrites(api, config, self._modify, self._writer, admits)
         self._on_undivided: tuple[Callable[[], None], ...] | None = ()
-        """Called when the server turns out not to divide by `config.shard`; None after that."""
+        """Called when the server turns out to ignore `config.shard`; None after that."""
         self._hooks = threading.Lock()
         self._resume_at = 0.0
         self._relists = -1  # the first complete list does not count
@@ -174,19 +174,19 @@ class Watch(Generic[K]):
         self._notified_phase: Phase | None = None
         self.store: Store[K] = self._writer.store
         self.stored = self._writer.state
-        """The state of the store, for further stores of its users."""
+        """The state of the store, from which users of the watch make further stores."""
         self._state = WatchState(since=clock.monotonic())
         self._longest_step = seconds(config.timeout) + IDLE_MARGIN + SLACK
         self._step_since: float | None = None
         self._failure: Exception | None = None
-        """The error of the last attempt, if it failed."""
+        """The error of the last attempt, if the attempt failed."""
         self._on_failure: dict[object, Callable[[Exception], None]] = {}
         """Replaced as a whole, never changed in place."""
         self._writer.watched(lambda: self._state)
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Mark the watch as the parent's, in the child of a fork: the child must neither step nor close it, because
+        """Mark the watch as the parent's, in the child of a fork. The child must neither step nor close the watch:
         closing it would end the connection that both processes share."""
         self.writes.deaf = True
         self.stored.ended = self.stored.ended or ELSEWHERE
@@ -194,35 +194,38 @@ class Watch(Generic[K]):
 
     @property
     def state(self) -> WatchState:
-        """The state of the watch, since when, and its last error, as of the last step."""
+        """The state of the watch as of the last step, with its last error."""
         return self._state
 
     def covers(self, namespace: str | None) -> bool:
-        """Whether the store, once it is complete, has all objects of this namespace that are selected otherwise."""
+        """Whether the store, once complete, has all objects of this namespace that match the other selectors."""
         return not isinstance(self._driver, NamespacesDriver) or self._driver.covers(namespace)
 
     @property
     def namespaces(self) -> frozenset[str] | None:
-        """The namespaces of a changing set; None where they are not known."""
+        """The current namespaces, if the watch has a changing set of them; None if they are not known."""
         return self._driver.names if isinstance(self._driver, NamespacesDriver) else None
 
     def when_left(self, callback: Callable[[frozenset[str]], object]) -> None:
-        """Call `callback` with the namespaces of a changing set that the store does not cover any more, before their
-        objects leave it. It runs in the watch's thread and must neither block nor raise."""
+        """Call `callback` with the namespaces that leave a changing set, before their objects leave the store. The
+        callback runs in the watch's thread and must neither block nor raise."""
         if isinstance(self._driver, NamespacesDriver):
             self._driver.when_left(callback)
 
     @property
     def late(self) -> float:
-        """The seconds by which the step in progress exceeds the longest request or silence; else 0. An overdue step
-        means that the thread is stuck, most likely in a subscription."""
+        """The seconds by which the step in progress exceeds the longest possible request or silence; else 0. An overdue
+        step means that the thread is stuck, most likely in a subscription."""
         since = self._step_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since - self._longest_step)
 
     @property
     def trouble(self) -> str:
-        """Why the watch does not work, as text; empty while it works. It has failed `FAILURES` times in a row, or all
-        watches of the client have while the server is away, even if this watch still has an open connection."""
+        """Why the watch does not work, as text; empty while it works.
+
+        The watch does not work after `FAILURES` failures in a row. While the server is unreachable, the failures of all
+        watches of the client count, even if this watch still has an open connection.
+        """
         state, outage = self._state, self._driver.outage
         failures, error = state.consecutive_failures, state.last_error
         if outage is not None and outage.failures > failures:
@@ -237,13 +240,12 @@ class Watch(Generic[K]):
     def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
                   read: Callable[[Record], Any] | None = None,
                   logger: GuardedLogger | None = None) -> Callable[[], None]:
-        """Pass events through `subscription`, and its requests to `sink`, from then on; returns a function that ends
-        this.
+        """Pass events through `subscription`, and its requests to `sink`; returns a function that unsubscribes.
 
-        The calling thread passes the objects that are already stored before this returns. `on_complete` is called
-        whenever the store has a complete list, and at once if it has one; it must neither block nor raise. `read` makes
-        the objects that `subscription` gets, if not those of the Api's class; `logger` as for `Subscriber`. Raises
-        RequestError when the watch has stopped: no event would ever come.
+        Before the call returns, the calling thread passes on the objects that are already stored. `on_complete` is
+        called whenever a list is complete, and at once if the store is complete already; it must neither block nor
+        raise. `read` makes the objects that `subscription` gets (default: those of the Api's class). `logger` is as for
+        `Subscriber`. Raises RequestError if the watch has stopped, since no event would ever come.
         """
         if self.stopped:
             why = self.stored.ended or "its token was set"
@@ -259,14 +261,14 @@ class Watch(Generic[K]):
             subscriber.begin([*map(Apply, records), INIT_DONE] if ready else [])
             if ready:
                 on_complete()
-        except BaseException:  # Ctrl-C: the caller gets no function to end the subscription
+        except BaseException:  # Ctrl-C: the caller does not get the function that unsubscribes
             unsubscribe()
             raise
         return unsubscribe
 
     def when_undivided(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the server has sent objects outside the ranges of `config.shard`; at once if it has. It
-        runs in the watch's thread and must neither block nor raise. For the library."""
+        """Call `callback` once the server has sent objects outside the ranges of `config.shard`; at once if it already
+        has. The callback runs in the watch's thread and must neither block nor raise. For internal use."""
         with self._hooks:
             if self._on_undivided is not None:
                 self._on_undivided = (*self._on_undivided, callback)
@@ -280,8 +282,8 @@ class Watch(Generic[K]):
             callback()
 
     def on_failure(self, callback: Callable[[Exception], None]) -> Callable[[], None]:
-        """Call `callback` with the error of each failed attempt, in the watch's thread; and at once, if the last
-        attempt failed. Returns a function that ends this. The callback must neither block nor raise."""
+        """Call `callback` with the error of each failed attempt, in the watch's thread; also at once if the last
+        attempt failed. Returns a function that ends the calls. The callback must neither block nor raise."""
         key = object()
         self._on_failure = {**self._on_failure, key: callback}
         if (failure := self._failure) is not None:
@@ -293,8 +295,8 @@ class Watch(Generic[K]):
         return forget
 
     def step(self) -> float | None:
-        """Do the next thing; see the table. Raises nothing: an exception becomes a failure of the watch, logged and
-        visible."""
+        """Make one step, as in the table of the module's docstring. Raises nothing: an exception becomes a failure of
+        the watch, which is logged and visible in `state`."""
         if self.stop.is_set():
             self._finish()
             return None
@@ -303,11 +305,11 @@ class Watch(Generic[K]):
             return self._resume_at - now
         if self._notified_phase is None:
             self._notify_phase(now)
-        self.writes.listen()  # before the first list, which has earlier writes
+        self.writes.listen()  # before the first list, which contains earlier writes
         try:
             return self._advance(now)
         except Exception as error:  # a defect of this library must not end the watch either
-            log.exception("%s: internal error; everything is listed and triggered again", self.target)
+            log.exception("%s: internal error; listing and triggering everything again", self.target)
             self._driver.restart()
             self._reflector = Reflector(self._writer, relist_triggers=self._relist_triggers,
                                         undelivered=self._reflector.undelivered())
@@ -379,7 +381,7 @@ class Watch(Generic[K]):
 
     @property
     def _version(self) -> str:
-        """The version that the driver has reached: everything up to it is stored once its output is."""
+        """The version that the driver has reached: once the driver's output is stored, so is everything up to here."""
         state = self._driver.state
         return state.version if isinstance(state, Listed | Watching) else ""
 
@@ -451,10 +453,11 @@ class Watch(Generic[K]):
 
 
 _HOW_ONLY = frozenset(("page_size", "timeout", "bookmarks", "shared", "fields", "backoff"))
-"""Options that do not change which objects are stored, and the backoff, which may be left open."""
+"""Options that do not affect which objects are stored, and the backoff, which is compared with its default filled in.
+"""
 
 OnBug = Callable[[str, BaseException], None]
-"""Called with a defect that ended the thread of a watch."""
+"""Called with the name of a watch and the error, if a defect ended the watch's thread."""
 
 
 class _Held:
@@ -476,11 +479,11 @@ class SharedWatches:
         """Guards this registry and the state of its shares."""
         self._held: list[_Held] = []
         self.elsewhere = False
-        """Set in the child of a fork, where none of its watches run."""
+        """Set in the child of a fork, where no watch of this registry runs."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks, and leave the parent's watches alone. Only for the child of a fork, whose clients start with
+        """Make new locks, and leave the parent's watches alone. Only for the child of a fork, where clients start with
         a new registry."""
         self.lock, self._held, self.elsewhere = threading.Lock(), [], True
 
@@ -492,7 +495,7 @@ class SharedWatches:
              modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
              name: str | None = None, observer: Observer = NO_OBSERVER,
              on_bug: OnBug = lambda _what, _error: None) -> Share:
-        """Add a user of such a watch; nothing is requested yet. Arguments as for `Watch`."""
+        """Add a user to such a watch, making the watch if needed. Requests begin later. Arguments as for `Watch`."""
         key = (selection_of(api, config), form_of(api, config, modify), id(clock), observer)
         made: _Held | None = None
         while True:
@@ -510,7 +513,7 @@ class SharedWatches:
                         continue
                     held = joined
                 elif config.shared and any(held.key == key and held not in known for held in self._held):
-                    continue  # another thread was faster: its watch may be the same
+                    continue  # another thread was faster, and its watch may be the same
                 else:
                     assert made is not None
                     held = made
@@ -521,7 +524,7 @@ class SharedWatches:
                 return share
 
     def start(self, held: _Held) -> None:
-        """Start a thread for this watch, if it has none. Raises RuntimeError when there can be no more threads."""
+        """Start a thread for this watch, if it has none. Raises RuntimeError if no more threads can be started."""
         with self.lock:
             if held.thread is not None or self.elsewhere:
                 return
@@ -532,7 +535,7 @@ class SharedWatches:
     def _run(self, held: _Held) -> None:
         try:
             held.watch.run()
-        except BaseException as error:  # noqa: BLE001 - its users must not go on half alive
+        except BaseException as error:  # noqa: BLE001 - its users must learn that it ended
             with self.lock:
                 self._held = [other for other in self._held if other is not held]
                 users = [*held.users.values()]
@@ -549,7 +552,7 @@ class SharedWatches:
                 self._held = [other for other in self._held if other is not held]
         if last:
             held.watch.stop.set(reason)
-            held.watch.stored.end(reason)  # it may never have been started
+            held.watch.stored.end(reason)  # the watch may never have been started
 
 
 class Share:
@@ -569,12 +572,12 @@ class Share:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing runs on behalf of this user any more."""
+        """Whether nothing runs for this user any more."""
         return self._released and (not self.watch.stop.is_set() or self.watch.stopped)
 
     @property
     def ends(self) -> bool:
-        """Whether the watch ends, because its last user has released it, so that its thread may be joined."""
+        """Whether the watch is ending because its last user has released it, so that its thread may be joined."""
         return self.watch.stop.is_set()
 
     def start(self) -> None:
@@ -604,7 +607,8 @@ class Share:
         self._registry.release(self._held, self, reason)
 
     def _until_release(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Have `release` call `function`, if it was not called before; returns a function that calls it now."""
+        """Make `release` call `function`. Returns a function that calls `function` now and removes it from `release`.
+        """
         key = object()
         with self._registry.lock:
             released = self._released
@@ -623,12 +627,12 @@ class Share:
 
 
 def shared_watches(api: WatchApi[Any]) -> SharedWatches:
-    """The registry of the client of this Api."""
+    """The registry of this Api's client."""
     return api.client.shared.get(SharedWatches)
 
 
 def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
-    """The selection of a watch, the freshness of its list, and its backoff: the key without the form."""
+    """The selection of a watch, the freshness of its list, and its backoff: a watch's key except the form."""
     options = tuple((option.name, str(getattr(config, option.name) or "") if option.name.endswith("_selector")
                      else getattr(config, option.name)) for option in fields(config) if option.name not in _HOW_ONLY)
     chosen = api.selection if isinstance(api, SelectedNamespaces) else None
@@ -636,7 +640,7 @@ def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
 
 
 def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) -> Hashable:
-    """The form in which objects are stored, with the class that user code sees where it affects what is stored."""
+    """The form in which objects are stored, with the class that user code sees if the class affects what is stored."""
     form = as_configured(api, config).form
     view = form.view if isinstance(form, FieldsForm) else None
     looks = modify is not None or config.validate

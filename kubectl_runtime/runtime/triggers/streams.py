@@ -3,23 +3,23 @@
 Stages:
 
     applied_objects     the objects of InitApply and Apply
-    touched_objects     these objects and the objects of Delete
-    modify              changes each object (pruning) before it reaches a store
+    touched_objects     the objects of InitApply, Apply and Delete
+    modify              changes each object (pruning) before the object reaches a store
     predicate_filter    only the objects, or events, that a predicate passes
     trigger_self, trigger_owners, trigger_others    requests
 
-A stage passes on one event at a time, keeps no lock, closes its source when it is closed, and survives exceptions of
-user code, which are reported.
+A stage passes on one event at a time and holds no lock. Closing a stage closes its source. Exceptions of user code are
+logged and do not end the stage.
 
 `pull` and `pull_stream` are the threads behind `reconcile_on`, `reconcile_all_on`, `for_stream`, `owns_stream` and
-`watches_stream`. Each source has its own thread, in which it may block. A queue (anything with `get(timeout=)`) is
-polled twenty times a second, so that the stop token is noticed. An iterable cannot be polled: if it blocks forever, its
-thread stays until the process ends, which does not wait for it.
+`watches_stream`. Each source has its own thread and may block it. A queue (anything with `get(timeout=)`) is polled
+twenty times a second, so that the stop token is noticed. An iterable cannot be polled: if the iterable blocks forever,
+its thread stays until the process ends. The process does not wait for the thread.
 
-`PredicateCache` is a predicate for a plain stream, which does not have the state before: it remembers the last state of
-each object, in the form in which stores keep it. It forgets deleted objects, objects that a complete list lacks,
-objects not seen for `ttl` seconds, and beyond `max_size` the object not seen for longest. A forgotten object passes
-again.
+`PredicateCache` applies a predicate to a plain stream, which does not contain previous states: the cache remembers the
+last state of each object, in the form in which stores keep it. The cache forgets deleted objects, objects missing from
+a complete list, and objects not seen for `ttl` seconds. Beyond `max_size` objects, it forgets the object that was not
+seen for the longest time. A forgotten object passes again.
 """
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ from kubectl_runtime.runtime.watch.driver import record_of
 from kubectl_runtime.runtime.watch.event import Apply, Delete, Event, Init, InitApply, InitDone, is_event, with_obj
 
 TTL = 3600.0
-"""Seconds without being seen after which an object passes again (as in kube-rs)."""
+"""An object that was not seen for this many seconds passes again (as in kube-rs)."""
 
 MAX_SIZE = 1_000_000
 """The most objects that are remembered."""
 
 _Seen = tuple[Key, str]
-"""Includes the uid: a later object of the same name is new."""
+"""Key and uid of an object. The uid makes a later object of the same name a new one."""
 
 
 class PredicateCache:
@@ -76,7 +76,7 @@ class PredicateCache:
         return len(self._seen)
 
     def passes(self, event: Event[Any]) -> bool:
-        """Whether to pass this event on; remembers its object. Events without an object pass."""
+        """Whether to pass on this event. Remembers the event's object. Events without an object pass."""
         if isinstance(event, Apply | InitApply):
             return self.passes_object(event.obj)
         if isinstance(event, Delete):
@@ -89,7 +89,8 @@ class PredicateCache:
         return True
 
     def passes_object(self, obj: Any) -> bool:
-        """Like `passes`, for streams of objects, which show a deletion only by a deletionTimestamp, if at all."""
+        """Like `passes`, for streams of objects. Such streams show a deletion only by a deletionTimestamp, if at all.
+        """
         key = _key(obj)
         if self._listed is not None:
             self._listed.add(key)
@@ -109,7 +110,7 @@ def _key(obj: Any) -> _Seen:
 
 
 def _read(remembered: Any, like: Any) -> Any:
-    """A remembered state as an object of the class of `like`."""
+    """A remembered state, as an object of the same class as `like`."""
     if not isinstance(remembered, Record):
         return remembered
     if remembered.problem is not None or isinstance(like, InvalidObject):
@@ -122,7 +123,7 @@ T = TypeVar("T")
 
 
 def applied_objects(events: Iterable[Event[K]]) -> Generator[K]:
-    """The objects that exist or changed, without deleted objects.
+    """Yield the objects that exist or changed, without deleted objects.
 
     >>> events = [Init(), InitApply(ConfigMap(name="a")), InitDone(), Delete(ConfigMap(name="b"))]
     >>> [obj.name for obj in applied_objects(events)]
@@ -132,7 +133,7 @@ def applied_objects(events: Iterable[Event[K]]) -> Generator[K]:
 
 
 def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
-    """The objects that exist, changed or were deleted.
+    """Yield the objects that exist, changed or were deleted.
 
     >>> [obj.name for obj in touched_objects([Apply(ConfigMap(name="a")), Delete(ConfigMap(name="b"))])]
     ['a', 'b']
@@ -141,8 +142,10 @@ def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
 
 
 def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generator[Event[K]]:
-    """Let `change` prune each object in place. A store further down keeps only the rest, marked as partial, so that it
-    cannot replace the object on the server. If `change` raises, the object passes unchanged.
+    """Let `change` prune each object in place. If `change` raises, the object passes unchanged.
+
+    A store further down keeps only the pruned object, marked as partial, so that it cannot replace the object on the
+    server.
 
     >>> [event.obj.name for event in modify([Apply(ConfigMap(name="a"))], strip_managed_fields)]
     ['a']
@@ -157,9 +160,9 @@ def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Dur
                      clock: Clock = SYSTEM_CLOCK) -> Generator[T]:
     """Yield the objects, or the events, that `predicate` passes.
 
-    It remembers the last state of up to a million objects. An object that was not seen for `ttl` passes again. (In a
-    controller, `predicate=` compares with the store and remembers nothing.) A stream of objects does not show
-    deletions: filter a stream of events if they matter.
+    The filter remembers the last state of up to a million objects. An object that was not seen for `ttl` passes again.
+    (In a controller, `predicate=` compares with the store and remembers nothing.) A stream of objects does not show
+    deletions: if deletions matter, filter a stream of events.
 
     >>> changes = [ConfigMap(name="a", labels={"v": "1"}), ConfigMap(name="a", labels={"v": "1"})]
     >>> [obj.name for obj in predicate_filter(changes, predicates.labels)]
@@ -173,17 +176,17 @@ def predicate_filter(stream: Iterable[T], predicate: Predicate[Any], *, ttl: Dur
 
 
 def trigger_self(events: Iterable[Event[Any]], resource: HasApiResource | ApiResource) -> Generator[ReconcileRequest]:
-    """A request for each touched object of `resource`."""
+    """Yield a request for each touched object of `resource`."""
     return _requests(events, triggers.trigger_self(resource))
 
 
 def trigger_owners(events: Iterable[Event[Any]], owner: HasApiResource | ApiResource) -> Generator[ReconcileRequest]:
-    """Requests for the owners of the given kind of each touched object."""
+    """Yield requests for those owners of each touched object that are of the given kind."""
     return _requests(events, triggers.trigger_owners(owner))
 
 
 def trigger_others(events: Iterable[Event[K]], mapper: Mapper[K]) -> Generator[ReconcileRequest]:
-    """Requests for what `mapper` returns for each touched object; EVERYTHING becomes `EVERYTHING_REF`."""
+    """Yield requests for what `mapper` returns for each touched object; EVERYTHING becomes `EVERYTHING_REF`."""
     return _requests(events, triggers.trigger_others(mapper))
 
 
@@ -204,7 +207,7 @@ def _requests(events: Iterable[Event[Any]], subscription: Subscription) -> Gener
 
 
 def _collect(requests: list[ReconcileRequest], subscription: Subscription, event: Event[Any]) -> None:
-    requests.extend(subscription(event))  # requests before an exception count
+    requests.extend(subscription(event))  # requests made before an exception are kept
 
 
 def _changed(obj: Any, change: Modify, guard: Guard) -> Any:
@@ -220,7 +223,7 @@ POLL = 0.05
 """Seconds to wait for a queue before the stop token is checked again."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""Seconds after which a source that raised is pulled again; they double with each exception in a row."""
+"""The wait in seconds before a source that raised is pulled again, doubled with each exception in a row."""
 
 
 class TriggerQueue(Protocol):
@@ -238,14 +241,14 @@ def check_source(source: object) -> None:
     """Raise RequestError for anything but an iterable or a queue."""
     texts = isinstance(source, str | bytes)
     if texts or (not isinstance(source, Iterable) and not callable(getattr(source, "get", None))):
-        raise RequestError(f"a trigger source is an iterable or a queue, not {type(source).__name__}")
+        raise RequestError(f"a trigger source must be an iterable or a queue, not {type(source).__name__}")
 
 
 def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken,
          clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
     """Pass the items of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
 
-    An item that cannot be reconciled is reported to `logger`, and the next one follows.
+    An item that cannot be reconciled is logged by `logger`, and the next item follows.
     """
 
     def requests_of(item: Any) -> list[ReconcileRequest]:
@@ -268,9 +271,9 @@ def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, s
                 store: Store[Any] | None = None, clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
     """Pass the requests for the objects or events of `stream` to `sink` until `stop` is set. The body of its thread.
 
-    `store`: the store of the stream's reflector, if it has one; an object that is not in it any more counts as deleted.
-    Raises RuntimeError when the stream ends earlier, for any reason (reported), and RequestError when its items have
-    not passed a reflector.
+    `store`: the store of the stream's reflector, if it has one; an object that has left this store counts as deleted.
+    Raises RuntimeError if the stream ends before `stop` is set (an exception of the stream is logged), and RequestError
+    if the items have not passed a reflector.
     """
 
     def requests_of(event: Event[Any]) -> list[ReconcileRequest]:
@@ -304,7 +307,8 @@ def _lost(event: Event[Any]) -> str:
 
 
 def _is_raw(event: Event[Any], store: Store[Any]) -> bool:
-    """Whether the event cannot have passed a reflector, which holds a list back until it is complete and stored."""
+    """Whether the event cannot have passed a reflector. A reflector holds back a list until it is complete and stored.
+    """
     return isinstance(event, Init | InitApply) or (isinstance(event, InitDone | Apply) and not store.is_ready)
 
 
@@ -313,8 +317,8 @@ def _as_event(obj: Any, store: Store[Any] | None) -> Event[Any]:
 
 
 def _items(source: TriggerSource, stop: StopToken, clock: Clock, logger: GuardedLogger) -> Iterator[Any]:
-    """The items of a source. A source that raises is reported and pulled again, after a wait that grows with each
-    consecutive failure. A generator has then ended; other iterators may go on."""
+    """The items of a source. If the source raises, the exception is logged and the source is pulled again after a wait,
+    which grows with each failure in a row. A generator has ended by then; other iterators may continue."""
     step = iter(source).__next__ if isinstance(source, Iterable) else partial(_from_queue, source, stop)
     guard, failures = Guard(f"a trigger source, a {type(source).__qualname__},", logger, clock), 0
     while not stop.is_set():

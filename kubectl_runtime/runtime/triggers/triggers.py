@@ -1,26 +1,26 @@
-"""From an event to the keys that have to be reconciled.
+"""From an event to the keys that must be reconciled.
 
-A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. There are three usual triggers:
+A *subscription* is any `Callable[[Event], Iterable[ReconcileRequest]]`. There are three usual triggers, which request
+runs of different objects:
 
-    trigger_self     the object itself
-    trigger_owners   each owner of the wanted group and kind, with the owner's own version and scope
+    trigger_self     the changed object itself
+    trigger_owners   each owner of the wanted group and kind, with the version and scope of that kind
     trigger_others   what a mapper returns: none, one, many, or EVERYTHING
 
-The last two also look at the previous state of a changed object, if the event has it, so that a former owner, or an
+The last two also look at the previous state of a changed object, if the event has it. This way a former owner, or an
 object that is no longer referred to, runs as well. A predicate selects the events. All three react to `InitApply`,
-`Apply` and `Delete`; when the object itself is deleted, the queue forgets it. They keep no state.
+`Apply` and `Delete`, and keep no state. When the controller's own object is deleted, the queue forgets its key.
 
-`Subscriber` delivers the events of a watch to one subscription. Each subscription sees all changes in order and one at
-a time, whichever threads bring them. While one thread delivers, the others queue their changes for it. Only the watch's
-thread waits and takes over the queue, so that a slow subscription slows down the watch. Exceptions of user code are
-reported, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts the main
-thread, a new thread continues with the interrupted event.
+`Subscriber` delivers the events of a watch to one subscription. Each subscription gets all changes in order and one at
+a time, even if several threads report them. While one thread delivers, the others queue their changes for it. Only the
+watch's thread waits and takes over the queue, so that a slow subscription slows down the watch. Exceptions of user code
+are logged, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts the
+main thread, a new thread continues with the interrupted event.
 
-All requests reach the queue of a controller through its `Inbox`, which converts refs to the controller's kind and
-scope, and refuses requests for another kind with a log line. Requests come from watches, trigger sources and the
-program.
+All requests reach a controller's queue through its `Inbox`, which converts refs to the controller's kind and scope. It
+drops requests for another kind and logs an error. Requests come from watches, trigger sources and the program.
 
-All are safe to use from any thread; no lock is held while user code runs.
+Everything here is safe to use from any thread; no lock is held while user code runs.
 """
 from __future__ import annotations
 
@@ -67,15 +67,16 @@ class Reason(StrEnum):
     OBJECT_DELETED = "object deleted"
     """The queue forgets the object; nothing runs."""
     OBJECT_GONE = "object gone"
-    """The object does not exist, but a run is wanted (see `on_gone`)."""
+    """The object does not exist, but a run is wanted nevertheless (see `on_gone`)."""
     RELATED_OBJECT_UPDATED = "related object updated"
     RELATED_OBJECT_DELETED = "related object deleted"
 
 
 class ReconcileRequest(msgspec.Struct, frozen=True, gc=False):
-    """Reconcile `ref`, because of `reason`. `cause`: uid and resourceVersion of the changed object that led to it.
+    """A request to reconcile `ref` because of `reason`.
 
-    `bulk`: it was made together with many others, so its key goes to the background class of the queue.
+    `cause`: uid and resourceVersion of the changed object that led to the request. `bulk`: the request is one of many
+    made together, so its key goes to the background lane of the queue.
 
     >>> ref = Api.namespaced(client, ConfigMap, "default").get("settings").ref
     >>> ReconcileRequest(ref, "a schedule").reason
@@ -89,11 +90,10 @@ class ReconcileRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 Subscription: TypeAlias = Callable[[Event[Any]], Iterable[ReconcileRequest]]
-"""Called by the watch's thread for each event; must not block. It gets `Apply`, `Delete` and `InitDone`."""
+"""Called by the watch's thread for each `Apply`, `Delete` and `InitDone`. It must not block."""
 
 class OfHeads:
-    """A subscription that uses only names and versions. A watch passes it the stored records, without making readers.
-    """
+    """A subscription that uses only names and versions. The watch passes the stored records and makes no readers."""
 
     __slots__ = ("requests",)
 
@@ -105,7 +105,7 @@ class OfHeads:
 
 
 Sink: TypeAlias = Callable[[list[ReconcileRequest]], None]
-"""Takes the requests of one batch of events, in order; never called with an empty list. Must not block or raise."""
+"""Takes the requests of one batch of events, in order. Never called with an empty list. It must not block or raise."""
 
 class Everything(Enum):
     """A mapper returns `EVERYTHING`, the only instance, to have every object of its controller reconciled.
@@ -120,17 +120,18 @@ class Everything(Enum):
 
 
 EVERYTHING = Everything.EVERYTHING
-"""A mapper returns it when the change concerns every object that the controller reconciles."""
+"""The result of a mapper when the change concerns every object that the controller reconciles."""
 
 EVERYTHING_REF = ObjectRef(ApiResource("", "", "*", "*"), "*")
-"""The ref for all objects in a request. The controller's inbox replaces it by all refs, once for a batch."""
+"""The ref that stands for all objects in a request. The controller's inbox replaces it with all refs, once per batch.
+"""
 
 Concerned: TypeAlias = ObjectRef | HasRef | Everything
 Mapped: TypeAlias = Iterable[Concerned] | Concerned | None
 Mapper: TypeAlias = Callable[[K], Mapped]
-"""From a related object to the objects that it concerns: refs or objects, a single one, EVERYTHING, or None."""
+"""Maps a related object to the objects that it concerns: refs or objects, one or many, EVERYTHING, or None."""
 EventMapper: TypeAlias = Callable[[ObjectEvent[K]], Mapped]
-"""The same from an event, which has both states and says whether it is a deletion."""
+"""Like `Mapper`, but gets the event, which has both states and tells whether the object was deleted."""
 
 On: TypeAlias = Literal["object", "event"]
 
@@ -139,7 +140,8 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
                  run_gone: bool = False) -> Subscription:
     """Request a run of each touched object of `resource` that `predicate` passes.
 
-    A deletion makes the queue forget the object. With `run_gone`, a deletion that passes requests a run as well.
+    A deletion makes the queue forget the object. With `run_gone`, a deletion that `predicate` passes also requests a
+    run.
     """
     own = api_resource_of(resource)
     namespaced, updated, deleted = own.namespaced, Reason.OBJECT_UPDATED, Reason.OBJECT_DELETED
@@ -152,7 +154,7 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
         is_deletion = isinstance(event, Delete)
         if not passes and not is_deletion:
             return ()
-        about = obj.head if isinstance(obj, Record) else obj  # the same names, without the cost of properties
+        about = obj.head if isinstance(obj, Record) else obj  # has the same attributes, without the cost of properties
         ref = ObjectRef(own, about.name, (about.namespace or None) if namespaced else None)
         request = ReconcileRequest(ref, deleted if is_deletion else updated, _version(about))
         if is_deletion and run_gone and passes:
@@ -164,12 +166,12 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
 
 def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[Any] | None = None,
                    controller_only: bool = False) -> Subscription:
-    """Request runs of the owners of this group and kind of each touched object that passes; with `controller_only`,
-    only of the controlling owner.
+    """Request runs of those owners of each touched object that have the group and kind of `owner`.
 
-    The version in an owner reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not compared:
-    a reference to a deleted namesake leads to a run without work, which is cheaper than a missed one (the namesake may
-    wait for this name to become free).
+    `predicate` selects the objects. With `controller_only`, only the controlling owner runs. The version in an owner
+    reference is ignored, and a cluster-scoped owner gets no namespace. The uid is not compared: a reference to a
+    deleted owner of the same name leads to a run without work, which is cheaper than a missed run (the new owner may
+    wait for this object's name to become free).
     """
     own = api_resource_of(owner)
 
@@ -190,7 +192,7 @@ def trigger_owners(owner: HasApiResource | ApiResource, *, predicate: Predicate[
 
 
 def owner_of(kind: HasApiResource | ApiResource) -> Callable[[Any], list[ObjectRef]]:
-    """A mapper for `watches`: refs of the owners of this kind that an object names.
+    """Make a mapper for `watches` that returns the refs of an object's owners of this kind.
 
     `.owns(api)` does the same and keeps only metadata. The version in an owner reference is ignored, and a
     cluster-scoped owner gets no namespace. Raises RequestError for anything but a kind.
@@ -211,12 +213,12 @@ def owner_of(kind: HasApiResource | ApiResource) -> Callable[[Any], list[ObjectR
 
 def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predicate[Any] | None = None,
                    on: On = "object") -> Subscription:
-    """Request runs for the refs that `mapper` returns. The mapper is called for each touched object that passes, with
-    each of its states, or with `on="event"` with the `ObjectEvent`. It is not called for objects that could not be
-    decoded.
+    """Request runs for the refs that `mapper` returns.
 
-    The mapper is user code: it runs in the watch's thread without a lock and must not block. An exception is reported
-    and does not end the watch.
+    The mapper is called for each touched object that `predicate` passes, once with each known state, or, with
+    `on="event"`, with the `ObjectEvent`. It is not called for objects that could not be decoded. The mapper is user
+    code: it runs in the watch's thread without a lock and must not block. An exception is logged and does not end the
+    watch.
     """
     given: Callable[[Any], Mapped] = mapper
 
@@ -237,11 +239,11 @@ def trigger_others(mapper: Mapper[Any] | EventMapper[Any], *, predicate: Predica
 
 
 def check_mapper(mapper: object, on: object) -> None:
-    """Raise RequestError for a mapper that cannot be called with one argument, and for another `on`."""
+    """Raise RequestError for a mapper that cannot be called with one argument, and for an unknown `on`."""
     if on not in ("object", "event"):
-        raise RequestError(f'a mapper is called on="object" or on="event", not {on!r}')
+        raise RequestError(f'on must be "object" or "event" for a mapper, not {on!r}')
     if not callable(mapper):
-        raise RequestError("a mapper is a function from an object to ObjectRefs, one ref, EVERYTHING or None, not "
+        raise RequestError("a mapper must be a function from an object to ObjectRefs, one ref, EVERYTHING or None, not "
                            f"{mapper!r}")
     if (wrong := misfit(mapper, ("an event" if on == "event" else "an object",), may_yield=True)) is not None:
         raise RequestError(f"the mapper {name_of(mapper)} {wrong}")
@@ -259,24 +261,24 @@ def _refs(found: Mapped) -> Iterator[ObjectRef]:
         if isinstance(named, ObjectRef) and isinstance(named.resource, ApiResource):
             yield named
         else:
-            raise TypeError("a mapper returns ObjectRefs or objects, one or many, EVERYTHING, or None: "
-                            f"ObjectRef.of(Kind, name, namespace); not {type(ref).__name__}")
+            raise TypeError("a mapper must return ObjectRefs (ObjectRef.of(Kind, name, namespace)) or objects, one or "
+                            f"many, EVERYTHING, or None, not {type(ref).__name__}")
 
 
 def named_after(function: Any, wrapper: Subscription) -> Subscription:
-    """`wrapper`, under the name of the user's function that it calls."""
+    """`wrapper`, renamed after the user's function that it calls."""
     for attribute in ("__module__", "__name__", "__qualname__"):
         setattr(wrapper, attribute, getattr(function, attribute, None) or getattr(type(function), attribute))
     return wrapper
 
 
 def _valid(event: ObjectEvent[Any]) -> ObjectEvent[Any]:
-    """The event, without a previous state that could not be decoded."""
+    """The event, without its previous state if that state could not be decoded."""
     return ObjectEvent(event.obj, None, event.deleted) if isinstance(event.old, InvalidObject) else event
 
 
 def _states(event: Apply[Any] | InitApply[Any] | Delete[Any]) -> Iterator[Any]:
-    """The object as it is now, and as it was before if that is known."""
+    """The object's current state, then its previous state if known."""
     yield event.obj
     previous = event.previous if isinstance(event, Apply) else None
     if previous is not None and not isinstance(previous, InvalidObject):
@@ -299,24 +301,25 @@ def _version(obj: Any) -> tuple[str, str] | None:
 log = guarded_logger(__name__)
 
 SLOW_SECONDS = 0.1
-"""User code in a watch's thread that takes longer is named in the log."""
+"""If user code in a watch's thread takes longer, it is named in the log."""
 
 LOST = "nothing more is reconciled because of this event"
 
 CHUNK = 500
-"""Events after which the requests made so far are passed on, so that a long list does not delay the first ones."""
+"""After this many events the requests made so far are passed on, so that a long list does not delay its first requests.
+"""
 
 
 BACKLOG = 10_000
-"""Changes that wait for one subscription; more are logged, once."""
+"""If more changes than this wait for one subscription, this is logged once."""
 
 LOOK_SECONDS = 0.1
 """Seconds between two checks of the stop token by a waiting thread."""
 
 
 Changes: TypeAlias = Sequence[Event[Record]] | Callable[[], Sequence[Event[Record]]]
-"""Changes, or a function that returns them as they are once all earlier changes have been delivered. It must be quick,
-and calls no user code."""
+"""Changes, or a function that is called for them once all earlier changes have been delivered. The function must be
+quick and call no user code."""
 
 
 def _now(changes: Changes) -> Sequence[Event[Record]]:
@@ -332,8 +335,8 @@ class Subscriber:
 
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
                  stop: StopToken, on_complete: Callable[[], None], logger: GuardedLogger | None = None) -> None:
-        """The watch calls `on_complete` when a list is complete. `logger`: the logger of the controller that the
-        subscription triggers; the log then names the consequence of an exception."""
+        """`on_complete` is called when a list is complete. `logger`: the logger of the controller that the subscription
+        triggers; log lines about an exception then name the consequence."""
         self._on_complete = on_complete
         self._subscription = subscription.requests if isinstance(subscription, OfHeads) else subscription
         self._sink = sink
@@ -353,34 +356,34 @@ class Subscriber:
         self._worker: int | None = threading.get_ident()
         """The thread that delivers; None when no thread does."""
         self._is_beginning = True
-        """Whether that thread still works through its own changes."""
+        """Whether the delivering thread is still busy with its own changes."""
         self._is_wanted = False
         """Whether the watch's thread waits to take over."""
         self._cancelled = False
         self._current: Event[Record] = INIT
-        """The event that the subscription gets at the moment. For the delivering thread."""
+        """The event that the subscription is processing. Only for the delivering thread."""
         self._interrupted: Sequence[Event[Record]] = ()
 
     def begin(self, changes: Sequence[Event[Record]]) -> None:
-        """Deliver `changes`, then what has arrived since the subscriber was made. To be called exactly once."""
+        """Deliver `changes`, then those that have arrived since the subscriber was made. Must be called exactly once.
+        """
         self._work(changes)
 
     def deliver(self, changes: Changes, *, by_watch: bool = False) -> None:
-        """Pass `changes` through the subscription, after all earlier changes. `by_watch`: this is the watch's thread,
-        which takes over from another delivering thread after waiting for the call in progress."""
+        """Pass `changes` through the subscription, after all earlier changes. `by_watch`: the caller is the watch's
+        thread, which waits for the call in progress and then takes over from another delivering thread."""
         with self._turn:
             mine, waiting = self._taken(changes, by_watch), self._waiting
         if mine is not None:
             self._work(mine)
         elif waiting > BACKLOG and not self._backlog_logged:
             self._backlog_logged = True
-            self._log.warning("%s is slower than the changes: %d of them wait until it has received the objects that "
+            self._log.warning("%s is slower than the changes: %d changes wait until it has received the objects that "
                               "were stored when it subscribed", self._name, waiting)
 
     def _taken(self, changes: Changes, by_watch: bool) -> Sequence[Event[Record]] | None:
-        """The changes that the calling thread has to deliver first; None when another thread delivers, or none are
-        left."""
-        if not self._is_idle or self._queue:  # idle with a queue: an interrupted thread has left it
+        """The changes that the calling thread must deliver first; None if another thread delivers or none are left."""
+        if not self._is_idle or self._queue:  # an interrupted thread leaves its queue while no thread delivers
             self._queue.append(changes)
             self._waiting += _count(changes)
         if not self._is_idle:
@@ -388,7 +391,7 @@ class Subscriber:
                 return None
             self._is_wanted = True
             while not self._turn.wait_for(lambda: self._is_idle or self._is_over, LOOK_SECONDS):
-                pass  # nothing notifies of a stop
+                pass  # a stop does not notify this condition, hence the timeout
             self._is_wanted = False
             if self._worker is not None or not self._queue:
                 return None
@@ -401,7 +404,7 @@ class Subscriber:
             self._on_complete()
 
     def cancel(self) -> None:
-        """Deliver nothing more; the call in progress is finished."""
+        """Deliver nothing more. A call in progress still finishes."""
         self._cancelled = True
 
     @property
@@ -419,7 +422,7 @@ class Subscriber:
                 while start < len(changes) and not self._is_over:
                     self._pass(changes[start:start + CHUNK])
                     start += CHUNK
-            except BaseException as error:  # Ctrl-C: the user must not wait for the rest
+            except BaseException as error:  # Ctrl-C: the user must not have to wait for the rest
                 self._leave_to_another(changes[start + CHUNK:], error)
                 raise
             with self._turn:
@@ -439,7 +442,7 @@ class Subscriber:
         requests: list[ReconcileRequest] = []
         left = iter(changes)
         try:
-            # One guard for all, resumed after an exception, as a guard around each event would cost each event.
+            # One guarded call for all events, resumed after an exception, since a guard around each event would cost.
             while not self._guard.call(False, self._given, self._collect, left, requests):
                 pass
         except BaseException:
@@ -458,7 +461,7 @@ class Subscriber:
             self._turn.notify_all()
         if isinstance(error, ProcessEnded):
             return
-        with contextlib.suppress(RuntimeError):  # no more threads: delivered with the next change
+        with contextlib.suppress(RuntimeError):  # no more threads: the rest is delivered with the next change
             Thread(target=self.deliver, args=((),), name=f"rest of {self._name}", daemon=True).start()
 
     def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
@@ -489,7 +492,7 @@ class Subscriber:
 
 
 def described_event(change: Event[Any]) -> str:
-    """An event as the log names it: `Apply of ` and the ref of its object, or the repr of a view."""
+    """An event as log lines name it: `Apply of `, then the ref of the object or the repr of a view."""
     obj = obj_of(change)
     return type(change).__name__ if obj is None else f"{type(change).__name__} of {getattr(obj, 'ref', obj)}"
 
@@ -497,18 +500,18 @@ def described_event(change: Event[Any]) -> str:
 EXTERNAL, BULK = "external trigger", "bulk reconcile requested"
 
 MOST_REPORTED = 100
-"""Pairs of a function and a namespace that are logged: one mapper may name thousands."""
+"""At most this many pairs of a function and a namespace are logged, since one mapper may name thousands."""
 
 
 class Inbox:
-    """Brings requests to the controller's own kind, and gives them to the queue. Safe to use from any thread."""
+    """Converts requests to the controller's own kind and passes them to the queue. Safe to use from any thread."""
 
     def __init__(self, resource: ApiResource, store: Store[Any], schedule: Sink, *,
                  logger: GuardedLogger, on_bug: Callable[[str, BaseException], None],
                  namespaces: frozenset[str] = frozenset(), pattern: str = "") -> None:
-        """`schedule` takes requests for `resource`, whose objects are in `store`. Only objects in `namespaces`, or in
-        namespaces that match `pattern`, count; in all namespaces if both are empty. `on_bug` is called with an
-        exception of `schedule`."""
+        """`schedule` takes requests for `resource`, whose objects are in `store`. The controller's objects are those in
+        `namespaces`, or in namespaces that match `pattern`, or in all namespaces if both are empty. `on_bug` is called
+        with an exception of `schedule`."""
         self._resource = resource
         self._namespaced = resource.namespaced
         self._store = store
@@ -521,7 +524,7 @@ class Inbox:
         self._reported: set[tuple[str, str | None]] = set()
 
     def _are_own(self, requests: list[ReconcileRequest]) -> bool:
-        """Whether no request needs a conversion: see `_is_own`, without a call for each."""
+        """Whether no request needs a conversion. The same test as `_is_own`, without a call for each request."""
         own, namespaced = self._resource, self._namespaced
         for request in requests:
             ref = request.ref
@@ -535,17 +538,16 @@ class Inbox:
             accepted = requests if self._are_own(requests) else self._own(requests)
             if accepted:
                 self._schedule(accepted)
-        except Exception as error:  # noqa: BLE001 - a defect: the controller would look alive and do nothing
+        except Exception as error:  # noqa: BLE001 - a defect: without a report the controller would do nothing
             self._on_bug("the queue", error)
 
     def sink_of(self, origin: str) -> Sink:
-        """A sink for requests that `origin`, a user's function, makes for any object. Requests for objects outside the
-        controller's namespaces are ignored, and logged once for each namespace; without an `origin` nothing is logged.
-        """
+        """A sink for requests that `origin`, a user's function, makes. Requests for objects outside the controller's
+        namespaces are ignored, and logged once for each namespace; without an `origin` nothing is logged."""
         return partial(self._sink_from, origin) if self._namespaces or self._pattern else self.sink
 
     def trigger(self, item: Any) -> None:
-        """Reconcile an object or ref. Raises RequestError when it is not of the controller's kind and namespaces."""
+        """Reconcile an object or ref. Raises RequestError if its kind or namespace is not the controller's."""
         self.sink(self.external(item))
 
     def trigger_everything(self) -> None:
@@ -558,15 +560,14 @@ class Inbox:
             self.sink(requests)
 
     def external(self, item: Any) -> list[ReconcileRequest]:
-        """The request for an object or ref. Raises RequestError when it is not of the controller's kind and namespaces.
-        """
+        """The request for an object or ref. Raises RequestError if its kind or namespace is not the controller's."""
         ref = ref_of(item, self._resource)
         if self._is_elsewhere(ref):
             raise RequestError(f"{ref} is in none of the controller's namespaces, {self._scope}")
         return [ReconcileRequest(ref, EXTERNAL)]
 
     def bulk(self, _item: Any = None) -> list[ReconcileRequest]:
-        """Requests for every stored object. Reconcile every object; the item of the trigger source is ignored."""
+        """Requests for every stored object. The item of the trigger source is ignored."""
         own = self._resource
         return [ReconcileRequest(record.ref.canonical(own), BULK, bulk=True) for record in self._store.records()]
 
@@ -576,9 +577,8 @@ class Inbox:
             if not self._is_elsewhere(request.ref):
                 inside.append(request)
             elif origin and self._is_new(origin, request.ref.namespace):
-                self._logger.warning("%s triggers %s, but this controller reconciles the namespaces %s alone: what it "
-                                     "triggers in %s is ignored", origin, request.ref, self._scope,
-                                     request.ref.namespace)
+                self._logger.warning("%s triggers %s, but this controller reconciles only the namespaces %s; ignoring "
+                                     "its triggers in %s", origin, request.ref, self._scope, request.ref.namespace)
         if inside:
             self.sink(inside)
 
@@ -590,7 +590,7 @@ class Inbox:
             return len(self._reported) > known
 
     def _is_elsewhere(self, ref: ObjectRef) -> bool:
-        """Whether it is of the controller's kind, and in none of its namespaces."""
+        """Whether `ref` is of the controller's kind but in none of the controller's namespaces."""
         own, namespace = self._resource, ref.namespace
         if not namespace or ref.kind != own.kind or ref.group != own.group:
             return False
@@ -615,14 +615,13 @@ class Inbox:
                                                  request.bulk))
             except RequestError as error:
                 what = f"{request.reason}: {request.ref.resource.full_name}"
-                if self._is_new(what, "one" if request.ref.namespace else None):  # whichever: others fail alike
-                    self._logger.error("a trigger (%s) is ignored, and so are others like it: %s", request.reason,
-                                       error)
+                if self._is_new(what, "one" if request.ref.namespace else None):  # any namespace: the others fail alike
+                    self._logger.error("ignoring a trigger (%s) and all others like it: %s", request.reason, error)
         return accepted
 
 
 class FirstList:
-    """A sink for a watch that is added to a running controller: requests of its first list are background work."""
+    """A sink for a watch that is added to a running controller. Requests of the first list are background work."""
 
     def __init__(self, sink: Sink, on_complete: Callable[[], None]) -> None:
         self._sink = sink
@@ -630,24 +629,24 @@ class FirstList:
         self._complete = False
 
     def sink(self, requests: list[ReconcileRequest]) -> None:
-        """Pass these on. Raises only what the sink below raises."""
+        """Pass on these requests. Raises only what the inner sink raises."""
         if not self._complete:
             requests = [msgspec.structs.replace(request, bulk=True) for request in requests]
         self._sink(requests)
 
     def completed(self) -> None:
-        """The first list is complete: later requests are changes."""
+        """The first list is complete: later requests come from changes."""
         self._complete = True
         self._on_complete()
 
 
 def _is_own(ref: ObjectRef, own: ApiResource) -> bool:
-    """Whether the ref needs no conversion, since one object must have one key."""
+    """Whether the ref needs no conversion. Refs are converted so that each object has only one key."""
     return ref.resource is own and (bool(ref.namespace) if own.namespaced else ref.namespace is None)
 
 
 def ref_of(item: Any, own: ApiResource) -> ObjectRef:
-    """The ref that `item` (a ref or an object) names, of the controller's own kind, version and scope.
+    """The ref of `item` (a ref or an object), with the controller's own kind, version and scope.
 
     Raises RequestError for anything else.
     """

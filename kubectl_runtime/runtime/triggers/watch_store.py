@@ -4,9 +4,9 @@
         pods.wait_until_ready(10)
         pods.by_index("node", "worker-1")
 
-Before the `with` block nothing is requested and reads find nothing; the first read logs that. In the block a thread
-watches, shared with other users of the same watch. After the block, or when the client is closed, the store keeps its
-last state.
+Before the `with` block nothing is requested and reads find nothing; the first such read is logged. In the block a
+thread runs the watch, which other users of the same watch share. After the block, or when the client is closed, the
+store keeps its last state.
 """
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ log = guarded_logger(__name__)
 K = TypeVar("K")
 
 JOIN_SECONDS = 2.0
-"""How long leaving the block waits for the watch's thread, which takes a millisecond unless user code blocks it."""
+"""The longest wait for the watch's thread when the block is left: a millisecond is enough unless user code blocks it.
+"""
 
 
 class Size(NamedTuple):
@@ -43,15 +44,15 @@ class Size(NamedTuple):
 
     objects: int
     bytes: int
-    """Of JSON as it was received, without what `modify` removed; objects that are kept as declared fields have none."""
+    """Bytes of JSON as received, without what `modify` removed; views of declared fields count as 0."""
 
 
 class WatchedStore(Store[K]):
-    """A `Store` with its own watch: made by `watch_store`.
+    """A `Store` with its own watch, created by `watch_store`.
 
-    `watch_state` shows what the watch does, `is_stale(seconds)` whether the data may be outdated, and
-    `subscribe(function)` delivers events, deletions included. A context manager, to be entered once; safe to use from
-    any thread.
+    `watch_state` is the state of the watch, `is_stale(seconds)` tests whether the data may be outdated, and
+    `subscribe(function)` delivers events, including deletions. The store is a context manager that can be entered once.
+    Safe to use from any thread.
 
     >>> with watch_store(Api.all(client, ConfigMap)) as maps:
     ...     maps.wait_until_ready(10)
@@ -60,7 +61,7 @@ class WatchedStore(Store[K]):
     """
 
     def __init__(self, share: Share, kind: type[K], client: Any, clock: Clock, *, own_writes: bool) -> None:
-        """`client`: the client of the Api, if it has one."""
+        """`client`: the client of the Api, if the Api has a client."""
         stored = share.watch.stored
         super().__init__(stored.resource, reader_of(kind), stored, own_writes=own_writes)
         self.declared_by = "watch_store(api, indexes={...})"
@@ -72,12 +73,14 @@ class WatchedStore(Store[K]):
         self._entering, self._is_begun = threading.Lock(), False
 
     def start(self) -> Self:
-        """Begin the watch, as a `with` block does; call `close` later. For applications that a factory makes. Does not
-        block. Raises RequestError the second time."""
+        """Start the watch like a `with` block does, for applications built by a factory; call `close` later.
+
+        Does not block. Raises RequestError on a second call.
+        """
         with self._entering:
             if self._is_begun:
                 raise RequestError(f"the store of {self.resource.full_name} was entered already: its watch begins and "
-                                   "ends once; make another one by watch_store(...)")
+                                   "ends once; make another store by watch_store(...)")
             self._share.start()
             self._is_begun = True
         self._forget = self._client.on_close(self._client_closed)
@@ -95,8 +98,8 @@ class WatchedStore(Store[K]):
         self.close()
 
     def close(self) -> None:
-        """End the watch, unless it has other users. Waits at most 2 s for the watch's thread. Safe to repeat, and from
-        any thread."""
+        """End the watch unless it has other users. Waits at most 2 s for the watch's thread. Safe to repeat and to call
+        from any thread."""
         self._forget()
         self._share.release("its store was closed")
         self._over.set("its store was closed")
@@ -108,30 +111,29 @@ class WatchedStore(Store[K]):
                 log.warning("%s has not ended %.0f s after its store was closed", thread.name, JOIN_SECONDS)
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
-        """Like `Store.wait_until_ready`. Raises RequestError before the `with` block, where no object would ever
-        come."""
+        """Like `Store.wait_until_ready`. Raises RequestError before the `with` block, where no list would ever come."""
         if (unstarted := self._unstarted) and not self.has_ended:
-            raise RequestError(f"the store of {self.resource.full_name} cannot be waited for: {unstarted}")
+            raise RequestError(f"cannot wait for the store of {self.resource.full_name}: {unstarted}")
         super().wait_until_ready(timeout)
 
     @property
     def watch_state(self) -> WatchState:
-        """The state of the watch, since when, and its last error."""
+        """The state of the watch, with its last error."""
         return self._share.watch.state
 
     @property
     def _unstarted(self) -> str:
-        """The missing step of the program; empty if there is none, for example because another user of the watch has
-        started it."""
+        """What the program must do to start the watch; empty if nothing, for example because another user of the watch
+        has started it."""
         if self._is_begun or self.is_ready:
             return ""
         return f"its watch was never started: with watch_store(...) as {self.resource.plural}: ..., or .start()"
 
     def is_stale(self, max_age: Duration) -> bool:
-        """Whether nothing has arrived for longer than `max_age` that proves the store to be up to date.
+        """Whether the store may be outdated: no page, event or bookmark has arrived for longer than `max_age`.
 
-        Pages, events and bookmarks prove it. Bookmarks come about once a minute, so a shorter `max_age` is of little
-        use while nothing changes. True before the first complete list, and after the end of the watch.
+        Bookmarks come about once a minute, so a shorter `max_age` is of little use while nothing changes. Returns True
+        before the first complete list and after the end of the watch.
         """
         state = self.watch_state
         if not self.is_ready or state.phase is Phase.STOPPED or state.last_event is None:
@@ -139,13 +141,13 @@ class WatchedStore(Store[K]):
         return bool(self._clock.monotonic() - state.last_event > seconds(max_age))
 
     def subscribe(self, function: Callable[[Event[K]], object]) -> Callable[[], None]:
-        """Call `function` with each event from then on. Returns a function that ends this.
+        """Call `function` with each event. Returns a function that unsubscribes.
 
-        Before this returns, `function` gets an `Apply` of every stored object and `InitDone`, if there is a complete
-        list, and maybe later changes. Then the watch's thread calls it with `Apply` and `Delete` of each change, and
-        `InitDone` after each list. It must not block: a call of more than 100 ms is logged by name. An exception is
-        logged and ends nothing. If more than 10,000 changes arrive before it has got all stored objects, that is
-        logged. The objects are its own.
+        If there is a complete list, `function` gets an `Apply` of every stored object and `InitDone` before the call
+        returns, possibly followed by later changes. After that the watch's thread calls `function` with an `Apply` or
+        `Delete` for each change, and with `InitDone` after each list. `function` must not block: a call of more than
+        100 ms is logged by name. An exception is logged, and the subscription continues. If more than 10,000 changes
+        arrive before `function` has got all stored objects, a warning is logged. `function` may change the objects.
         """
         check_callback("a subscription", function, "event")
 
@@ -156,20 +158,20 @@ class WatchedStore(Store[K]):
         return self._share.subscribe(named_after(function, subscription), lambda _: None, read=self._read)
 
     def changes(self) -> Iterator[Apply[K] | Delete[K]]:
-        """Iterate over changes: first an `Apply` of each stored object, then `Apply` and `Delete` as they come.
+        """Iterate over changes: first an `Apply` of each stored object, then each `Apply` and `Delete` as it arrives.
 
-        Blocks while nothing has changed. Ends when the store or its client is closed, or at a `deadline`. The loop may
-        block: each iterator collects its own changes and holds up neither the watch nor others. While the loop is busy,
-        newer states of an object replace older ones, except that a deletion in between is kept; so there are at most
-        two events per object. Any thread may use an iterator, one thread at a time; several threads can share the work
-        through several iterators. Raises RequestError before the start.
+        Blocks while nothing has changed. Ends when the store or its client is closed, or at a `deadline`. The loop body
+        may block: each iterator collects its own changes and holds up neither the watch nor other iterators. While the
+        loop body is busy, a newer state of an object replaces the older one. Only a deletion in between is kept, so at
+        most two events per object are waiting. Any thread may use an iterator, but only one thread at a time. Each
+        iterator gets all changes. Raises RequestError before the store is started.
 
         >>> with watch_store(Api.namespaced(client, ConfigMap, "default")) as maps:
         ...     next(change.obj.name for change in maps.changes())
         'settings'
         """
         if unstarted := self._unstarted:
-            raise RequestError(f"the store of {self.resource.full_name} has no changes: {unstarted}")
+            raise RequestError(f"the store of {self.resource.full_name} gets no changes: {unstarted}")
         return self._changes()
 
     def _changes(self) -> Iterator[Apply[K] | Delete[K]]:
@@ -207,7 +209,7 @@ class WatchedStore(Store[K]):
 
     @property
     def size(self) -> Size:
-        """How much the watch holds. Takes one lock."""
+        """How many objects and bytes the watch holds. Takes one lock."""
         stored = self._share.watch.stored
         with stored.condition:
             return Size(len(stored.records), stored.bytes)
@@ -215,12 +217,12 @@ class WatchedStore(Store[K]):
 
 def watch_store(api: WatchApi[K], config: WatcherConfig = DEFAULT_CONFIG, *,
                 indexes: IndexFunctions[K] | None = None, modify: Modify | None = None) -> WatchedStore[K]:
-    """A store of the objects of `api`, for a `with` block. Only `wait_until_ready` blocks.
+    """Make a store of the objects of `api`, for a `with` block. Only `wait_until_ready` blocks.
 
-    `indexes`: functions as `Store.add_index` takes them, by name; more can be added later. `modify` prunes each object
-    before it is stored, such as `strip_managed_fields`. Users of the client that need the same watch share it (see
-    `WatcherConfig.shared`). Objects that this client wrote are read as the server returned them, unless `own_writes`
-    is off. Raises RequestError for an argument that cannot be used.
+    `indexes` maps names to functions as `Store.add_index` takes them; more can be added later. `modify`, for example
+    `strip_managed_fields`, prunes each object before it is stored. Users of the client that need the same watch share
+    it (see `WatcherConfig.shared`). Reads return the client's own writes as the server answered them, unless
+    `own_writes` is off. Raises RequestError for an argument that cannot be used.
 
     >>> by_app = {"app": lambda pod: pod.labels.get("app")}
     >>> with watch_store(Api.all(client, Pod), indexes=by_app) as pods:

@@ -198,7 +198,7 @@ def test_a_mapper_that_returns_names_is_told_so_and_the_controller_lives_on(
         running.wait_until_ready(LIMIT)
         cluster.put(Parent, "a")
         calls.wait_for(lambda seen: ("a", 0) in seen)
-    assert "a mapper returns ObjectRefs" in caplog.text
+    assert "a mapper must return ObjectRefs" in caplog.text
 
 
 @pytest.mark.parametrize("numbers", [
@@ -438,7 +438,7 @@ def test_queues_and_iterables_trigger_and_so_do_direct_calls(cluster: Cluster,
 def test_what_can_be_neither_iterated_nor_asked_is_no_trigger_source(cluster: Cluster, source: Any) -> None:
     controller = Controller(cluster.api(Parent))
     for take in (controller.reconcile_on, controller.reconcile_all_on):
-        with pytest.raises(RequestError, match="a trigger source is an iterable or a queue"):
+        with pytest.raises(RequestError, match="a trigger source must be an iterable or a queue"):
             take(source)
 
 

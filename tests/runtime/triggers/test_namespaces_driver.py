@@ -608,8 +608,8 @@ def test_a_namespace_without_the_right_is_told_once_and_asked_again(caplog: pyte
         client = simulation.client(world.server, "alice")
         seen = Seen(simulation, client, chosen("like", client, NamespaceSet()))
         assert seen.runs(300) == seen.stored == {"team-a/m"}
-        assert [record.message for record in caplog.records if "is skipped" in record.message and "team-b" in
-                record.message and "grant list and watch there" in record.message] == [caplog.records[0].message]
+        assert [record.message for record in caplog.records if "skipping namespace team-b" in record.message
+                and "Grant list and watch in it" in record.message] == [caplog.records[0].message]
         assert len(caplog.records) == 1
         world.grant("team-b")
         assert seen.runs(61) == {"team-b/m"}  # by itself: a role is bound after its namespace was made
@@ -658,7 +658,7 @@ def test_more_than_a_hundred_namespaces_one_by_one_are_a_warning(caplog: pytest.
         assert seen.runs() == set()
         assert seen.watches == MOST + 1
         assert [record.message.partition(": ")[2][:33] for record in caplog.records] == [
-            "2 namespaces are not watched: wit"]
+            "2 namespaces are not watched. Wit"]
         names.discard("n000")
         assert seen.runs() == {f"n{MOST:03}/late"}  # it takes the place
         assert len(caplog.records) == 1

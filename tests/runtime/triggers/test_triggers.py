@@ -93,7 +93,7 @@ def test_a_mapper_names_none_one_or_many(found: Any, expected: int) -> None:
 
 @pytest.mark.parametrize("found", ["f", ["f"], 5, [FOO], ObjectRef(Foo, "f"), type(child())])  # type: ignore[arg-type]
 def test_a_mapper_that_returns_something_else_is_told_what_to_return(found: Any) -> None:
-    with pytest.raises(TypeError, match=r"a mapper returns ObjectRefs or .*ObjectRef\.of\(Kind, name, namespace\)"):
+    with pytest.raises(TypeError, match=r"a mapper must return ObjectRefs \(ObjectRef\.of\(Kind, name, namespace\)\)"):
         refs(trigger_others(lambda obj: found), InitApply(child()))
 
 

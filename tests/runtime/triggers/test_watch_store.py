@@ -209,7 +209,7 @@ def test_a_store_is_entered_once(client: Client, maps: Api[ConfigMap], later: st
                 store.__enter__()
             store.wait_until_ready(LIMIT)  # the first user's goes on
     if later == "after":
-        with pytest.raises(RequestError, match="make another one"), store:
+        with pytest.raises(RequestError, match="make another store"), store:
             pass
     with watch_store(maps) as other:
         other.wait_until_ready(LIMIT)
