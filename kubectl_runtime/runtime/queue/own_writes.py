@@ -2,18 +2,19 @@
 
     returned version                                        own version?
     the version that was stored before                      no: nothing was changed
-    another one, but the sent content was already stored,
-    or was sent on top of that very version                 no: another client made it just before the write
-    another one                                             yes
+    another version, but the sent content was already
+    stored, or the request named that very version          no: another client made it just before the write
+    any other version                                       yes
     none, after a deletion: the object is gone              yes: the deletion of this uid
 
-The second row costs two decodings, so it is checked only after a failure: an own event does not bring a retry forward,
-a foreign change does. The version counts as own where the check is impossible: the object is not watched, the store has
-only metadata or declared fields, or another client made exactly the change that was sent.
+The second row costs two decodings, so it is checked only after a failure, where it matters: an own event does not bring
+a retry forward, but a foreign change does. If the check is impossible, the version counts as own. It is impossible if
+the object is not watched, if the store has only metadata or declared fields, or if another client made exactly the
+change that was sent.
 
-`OwnEvents`: the events of own writes that a watch has not delivered yet, after successful runs. Such an event carries
-nothing new for its key, so it may run after others; but the key must run, since the server may have changed what was
-sent. Events of *quiet* versions, which the library itself made for a run, lead to no run.
+`OwnEvents`: the events of own writes, after successful runs, that a watch has not delivered yet. Such an event carries
+nothing new for its key, so the key may run after other keys. The key must still run, since the server may have changed
+the sent content. Events of *quiet* versions, which the library itself made for a run, lead to no run.
 
 Pure; the owner serialises the calls.
 """
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Write
 
 Version: TypeAlias = tuple[str, str]
-"""One version of one object: its uid and resourceVersion. An empty version stands for the end of that object."""
+"""One version of one object: its uid and resourceVersion. An empty version stands for the object's deletion."""
 
 MOST_COMPARED = 1000
-"""Writes of one run whose bodies are kept for comparison."""
+"""The number of writes of one run whose bodies are kept for comparison."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -48,17 +49,17 @@ class RunWrites:
 
     def __init__(self) -> None:
         self.begun: dict[int, tuple[Key | None, Record | None]] = {}
-        """For each thread the key that it is about to write (None: a new object), and the stored object."""
+        """For each thread, the key that it is about to write (None: a new object) and the stored object."""
         self._versions: dict[Version, None] = {}
         self._compared: dict[Version, tuple[Record, bytes]] = {}
         self.last: list[tuple[Record | None, Record]] = []
-        """The last two changed objects: as stored before, and as returned."""
+        """The last two written objects, each as it was stored before the write and as it was returned."""
 
     def __len__(self) -> int:
         return len(self._versions)
 
     def add(self, write: Write, before: Record | None) -> None:
-        """`write` was answered; `before` is the object as it was stored when the write began, None when it was not."""
+        """`write` was answered. `before`: the object as stored when the write began; None if it was not stored."""
         if not write.uid or (write.record is None and not write.resource_version and write.verb != "delete"):
             return
         version = (write.uid, write.resource_version)
@@ -68,28 +69,28 @@ class RunWrites:
         record, sent = write.record, write.sent
         if known and before is not None and record is not None and sent and len(self._compared) < MOST_COMPARED:
             self._compared[version] = (before, sent)
-        self._versions[version] = None  # last: another thread that sees the version then finds the comparison
+        self._versions[version] = None  # last: a thread that finds the version needs the comparison
         if record is None:
             return
         self.last = [*self.last[-1:], (before if known else None, record)]
 
     def versions(self) -> dict[Version, None]:
-        """All returned versions, without a comparison of contents."""
+        """All returned versions, without comparing contents."""
         return self._versions.copy()
 
     def changes(self) -> dict[Version, None]:
-        """The own versions, see the module. Decodes what was sent."""
+        """The versions that the run made itself, as the module's table defines. Decodes the sent bodies."""
         return {version: None for version in self._versions.copy()
                 if version not in self._compared or not stood_there(*self._compared[version], version[1])}
 
 
 def stood_there(before: Record, sent: bytes, answered: str = "") -> bool:
-    """Whether sending `sent` (an object, a patch) to `before` changes nothing, or `sent` names `answered` as the
-    version that it is based on. False when this is unknown."""
+    """Whether sending `sent` (an object or a patch) to `before` changes nothing, or `sent` names the version `answered`
+    as its base. False if this is unknown."""
     try:
         found = _decode(before.raw)
         wanted = _decode(sent)
-    except DECODE_FAILURES:  # declared fields only, or a body that is not JSON
+    except DECODE_FAILURES:  # `before` has only declared fields, or the body is not JSON
         return False
     if before.enveloped:
         found = found.get("object")
@@ -105,7 +106,7 @@ def stood_there(before: Record, sent: bytes, answered: str = "") -> bool:
 
 
 def _holds(found: Any, wanted: Any) -> bool:
-    """Whether `wanted` is part of `found`; null stands for an absent value."""
+    """Whether `found` contains `wanted`; null stands for an absent value."""
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(_holds(found.get(key), value) for key, value in wanted.items())
     if isinstance(wanted, list):
@@ -137,7 +138,7 @@ def _at(found: Any, path: str) -> tuple[bool, Any]:
 
 
 MAX_EXPECTED = 10_000
-"""Per controller (about 3 MB). Older versions are forgotten; the event of a forgotten write counts as news."""
+"""The limit per controller (about 3 MB). Older versions are forgotten; the event of a forgotten write counts as new."""
 
 
 class OwnEvents:
@@ -147,13 +148,13 @@ class OwnEvents:
 
     def __init__(self) -> None:
         self.expected: OrderedDict[tuple[Key, Version], bool] = OrderedDict()
-        """The expected versions of each key, and whether they are quiet. To be changed only by this class."""
+        """The expected versions of each key, and whether each is quiet. Only this class may change the mapping."""
 
     def __len__(self) -> int:
         return len(self.expected)
 
     def expect(self, key: Key, versions: Iterable[Version], *, quiet: bool = False) -> None:
-        """A run of `key` made these versions; `quiet`: the library made them, not the reconciler."""
+        """A run of `key` made these versions. `quiet`: the library made the versions, not the reconciler."""
         expected = self.expected
         for version in versions:
             expected[(key, version)] = quiet
@@ -161,7 +162,7 @@ class OwnEvents:
             expected.popitem(last=False)
 
     def met(self, key: Key, cause: Version) -> bool:
-        """Whether `key` made version `cause` or deleted its object; forgets the version."""
+        """Whether a run of `key` made version `cause` or deleted that object. Forgets the version."""
         expected = self.expected
         for version in (cause, (cause[0], "")):
             if (key, version) in expected:

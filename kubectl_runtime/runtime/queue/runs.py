@@ -1,31 +1,33 @@
 """`Run`: one execution of the reconciler for one key. `Outcome`: how it ended.
 
-A run collects what the library writes in its scope (see `core.scope` and `record_write`). A write by a thread that the
-reconciler started belongs to no run, unless that thread has a copy of the run's context.
+A run collects the writes that the library makes in its scope (see `core.scope` and `record_write`). A write by a thread
+that the reconciler started belongs to no run, unless the thread has a copy of the run's context.
 
-Two things may happen to a key many times in a row without a failure (`Repeated`):
+Two outcomes may repeat many times in a row for a key without counting as failures (`Repeated`):
 
     in a row                     1      2      3      4      5      6 and more
     requeue after less than 0.1 s  5 ms   10     20     40     80     100 ms, or the requested delay if it is longer
     a conflict                   5 ms   10     20     40     80     an ordinary failure
 
 A requeue delay of 0.1 s or more is kept and ends the repetition. A conflict is not a failure: the object has changed
-since it was read, and the next run gets the newer version. The delays of conflicts are jittered, so that two writers do
-not collide again.
+since it was read, and the next run gets the newer version. The delays after conflicts are jittered, so that two writers
+do not collide again.
 
-`Failures` keeps the failing keys: the count of failures in a row and the writes that the key made while failing.
+`Failures` keeps the failing keys, each with its count of failures in a row and the writes that it made while failing.
 
     failure of the first run, or of a retry   count + 1; waits `KeyBackoff.next(count)`
     failure of a run that a trigger made      count kept: frequent changes do not make a key worse
-    failure of another generation or uid      count 1: an earlier spec or object failed before
+    failure of another generation or uid      count 1: the earlier failures were of another spec or object
     success, gone                             state dropped: the next failure is the first
     trigger                                   count kept: a trigger does not make a key healthy
-    its own event                             recognised by `is_own_event`, so that it does not bring the retry forward
+    event of the key's own write              recognised by `is_own_event`, so that the event does not bring the retry
+                                              forward
 
 `RetryRateLimit` limits the retries of all failing keys of one controller together: when a dependency is down, thousands
-of keys fail at once. Each retry takes a token. A successful retry doubles the rate as long as retries are held back; a
-failed retry halves it, down to the configured rate. From `OPEN` on nothing is held back. Waiting keys reserve no time,
-unlike in client-go's bucket, so that a new rate holds for all of them at once. Triggers are not held back.
+of keys fail at once. Each retry takes a token. A successful retry doubles the rate if other retries are held back; a
+failed retry halves the rate, down to the configured rate. At a rate of `OPEN` nothing is held back. Unlike in
+client-go's bucket, waiting keys reserve no time, so that a new rate applies to all of them at once. Triggers are not
+held back.
 
 `RunHistory` keeps the last runs of one controller and its slowest keys.
 
@@ -63,20 +65,20 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 
 MAX_REMEMBERED_WRITES = 10_000
-"""Per failing key. Older writes are forgotten; the event of a forgotten write counts as a foreign change."""
+"""The limit per failing key. Older writes are forgotten; the event of a forgotten write counts as a foreign change."""
 
 MAX_REMEMBERED_IN_ALL = 200_000
-"""Per controller (about 50 MB). Beyond that, the keys that have failed longest forget their writes."""
+"""The limit per controller (about 50 MB). Beyond it, the writes of the keys that have failed longest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBackoff(Backoff):
-    """The wait of a failing key: `initial` times `factor` per further failure, at most `maximum`.
+    """The wait of a failing key: `initial`, multiplied by `factor` for each further failure, at most `maximum`.
 
-    Each delay is drawn from ((1 - jitter) d, d], so that keys which failed together do not come back together. With
-    `attempts`, a key that failed that many times in a row waits for a change: each change leads to one more attempt, a
-    change of the spec to all of them. Durations are seconds or `timedelta`. Raises RequestError when a number makes no
-    sense.
+    Each delay is drawn from ((1 - jitter) d, d], where d is this wait, so that keys that failed together do not come
+    back together. With `attempts`, a key that failed that many times in a row waits for a change: each change allows
+    one more attempt, and a change of the spec allows `attempts` again. Durations are seconds or `timedelta`. Raises
+    RequestError for a number out of range.
 
     >>> backoff = KeyBackoff(initial=1, maximum=timedelta(minutes=5))
     >>> controller = Controller(Api.all(client, ConfigMap), backoff=backoff)
@@ -98,12 +100,12 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, record: Record) -> Subject:
-        """The subject of `record`. Without a decodable head it has only the uid."""
+        """The subject of `record`. If the record's head cannot be decoded, the subject has only the uid."""
         return cls(record.uid, None if record.problem is not None else record.head.generation)
 
     def differs_from(self, other: Subject) -> bool:
-        """Whether the object is another one or its spec was changed. Kinds without generation never show a changed
-        spec."""
+        """Whether the object was replaced by another one or its spec was changed. Kinds without a generation never show
+        a changed spec."""
         counted = self.generation is not None and other.generation is not None
         return self.uid != other.uid or (counted and self.generation != other.generation)
 
@@ -117,9 +119,9 @@ class FailureState(msgspec.Struct):
     """The resourceVersions that a failure without a retry covers; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     foreign: int = 0
-    """How many of the last failing runs in a row had writes that changed nothing and yet got a new version."""
+    """How many of the latest failing runs, in a row, had writes that changed nothing and yet returned a new version."""
     last_failure: object = None
-    """The failure as the log keeps it (`LastFailure`)."""
+    """The failure in the log's form (`LastFailure`)."""
 
 
 class Failures(Generic[K]):
@@ -127,7 +129,7 @@ class Failures(Generic[K]):
 
     def __init__(self) -> None:
         self.states: dict[K, FailureState] = {}
-        """To be changed only by this class."""
+        """Only this class may change it."""
         self._remembered = 0
 
     def __len__(self) -> int:
@@ -139,15 +141,15 @@ class Failures(Generic[K]):
         return self.states
 
     def first(self, most: int) -> list[tuple[K, FailureState]]:
-        """Up to `most` failing keys, those that have failed longest first."""
+        """Up to `most` failing keys; keys that have failed longer come first."""
         return list(islice(self.states.items(), most))
 
     def get(self, key: K) -> FailureState | None:
-        """The failure state of `key`; None when it does not fail."""
+        """The failure state of `key`; None if it is not failing."""
         return self.states.get(key)
 
     def failed(self, key: K, count: int, writes: dict[Version, None]) -> FailureState:
-        """`key` failed for the `count`-th time in a row, and its run made the versions `writes`."""
+        """`key` failed for the `count`-th time in a row, and its run wrote the versions `writes`."""
         state = self.states.get(key)
         if state is None:
             state = self.states[key] = FailureState()
@@ -162,7 +164,7 @@ class Failures(Generic[K]):
             self._remembered -= len(state.writes)
 
     def is_own_event(self, key: K, cause: Version | None) -> bool:
-        """Whether `cause` is a version that `key` itself made while it was failing."""
+        """Whether `cause` is a version that a run of `key` wrote while `key` was failing."""
         state = self.states.get(key)
         return state is not None and cause is not None and is_own(cause, state.writes)
 
@@ -185,7 +187,7 @@ class Failures(Generic[K]):
 
 
 def is_own(cause: Version, writes: Mapping[Version, None]) -> bool:
-    """Whether the change to version `cause` is among `writes`, or is the end of an object that they deleted."""
+    """Whether `writes` contain the change to version `cause`, or the deletion that it reports."""
     return cause in writes or (cause[0], "") in writes
 
 
@@ -196,27 +198,27 @@ BURST = 100
 """Retries that may begin at once after a quiet time: client-go's default."""
 
 OPEN = 100_000.0
-"""Retries a second: more than any queue hands out."""
+"""Retries a second: more than any queue can start."""
 
 _ROUNDING = 1e-6
-"""Tolerance for a token that is almost there: its due time was computed from the missing share."""
+"""The tolerance for a token that is almost complete, since its due time was computed with rounding."""
 
 
 class RetryRateLimit:
     """Limits how many retries begin in a second while runs fail. Times are seconds of one monotonic clock."""
 
     def __init__(self, rate: float = RETRY_RATE) -> None:
-        """`rate`: the lowest rate, in retries a second. Raises RequestError when it is not a positive number."""
+        """`rate`: the lowest rate, in retries a second. Raises RequestError if it is not a positive number."""
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate < float("inf"):
-            raise RequestError(f"retry_rate is the number of retries a second while runs fail, or None for no limit; "
-                               f"not {rate!r}")
+            raise RequestError(f"retry_rate must be the number of retries a second while runs fail, or None for no "
+                               f"limit, not {rate!r}")
         self._lowest = float(rate)
         self._rate = self._lowest
         self._tokens = float(BURST)
         self._as_of: float | None = None
 
     def take(self, now: float) -> bool:
-        """Take a token for a retry that begins now; whether there was one."""
+        """Take a token for a retry that begins now. Returns whether there was a token."""
         if self._rate >= OPEN:
             return True
         self._refill(now)
@@ -231,7 +233,7 @@ class RetryRateLimit:
         return as_of if self._rate >= OPEN else as_of + max(0.0, 1 - self._tokens) / self._rate
 
     def succeeded(self, now: float, *, holding: bool) -> None:
-        """A retry succeeded; `holding`: other retries are held back."""
+        """A retry succeeded. `holding`: other retries are held back."""
         if holding:
             self._refill(now)
             self._rate = min(OPEN, 2 * self._rate)
@@ -248,7 +250,7 @@ class RetryRateLimit:
 
 
 Known = Callable[[ObjectRef], Record | None]
-"""Returns an object as the controller's store has it now; None when the store does not have it."""
+"""Returns an object from the controller's store; None if the store does not have it."""
 
 
 class Requeued(str):
@@ -262,7 +264,7 @@ RETRIED = Requeued("tried again after a failure")
 
 @lru_cache(maxsize=512)  # most programs have a few delays; one text serves all keys
 def requeued_after(delay: float) -> Requeued:
-    """The reason of a run that the run before requested, to begin after `delay` seconds."""
+    """The reason of a run that the previous run requested, to begin after `delay` seconds."""
     return Requeued(f"asked to run again after {delay:.4g} s")
 
 
@@ -275,22 +277,22 @@ class Repeated(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended. `delay`: seconds until the key runs again; None: it runs when something changes."""
+    """How a run ended. `delay`: seconds until the key runs again; None waits for a change."""
 
     delay: float | None = None
     result: RunResult = RunResult.SUCCESS
     error: BaseException | None = field(default=None, compare=False)
     """The error that made the run fail."""
     own: dict[Version, None] | None = None
-    """After a failure: the versions that the run made itself. None: every version that its writes returned."""
+    """After a failure: the versions that the run made itself. None means every version that its writes returned."""
     waits_beyond: frozenset[str] = frozenset()
-    """After a failure without a delay: the resourceVersions of the object that lead to no new run. Without
-    them the events of the failed run's own writes request its key again."""
+    """After a failure without a delay: the resourceVersions of the object that lead to no new run. Without this set,
+    the events of the failed run's own writes would request its key again."""
     repeated: Repeated | None = None
     delays_requeue: bool = False
-    """The key is in a loop: the next run waits, whatever requests it."""
+    """The key is in a loop, so the next run waits, whatever requests it."""
     last_failure: object = None
-    """After a failure: what the log keeps of it for the next run of this key (`LastFailure`)."""
+    """After a failure: the failure in the log's form, for the next run of this key (`LastFailure`)."""
 
     @property
     def failed(self) -> bool:
@@ -311,15 +313,15 @@ SKIPPED = Outcome(result=RunResult.SKIPPED)
 """No run took place; the failure state of the key is kept."""
 
 MOST_FOREIGN = 3
-"""Failures in a row whose writes seem to have met a foreign change. From then on every returned version counts as an
-own change: an admission webhook that puts the time into each write looks the same, and must not defeat the backoff."""
+"""After this many failures in a row whose writes seem to have met a foreign change, every returned version counts as an
+own change. An admission webhook that puts the time into each write looks the same and must not defeat the backoff."""
 
 NO_WRITES = RunWrites()
 """The writes of a run that has written nothing."""
 
 
 class Run:
-    """A key that runs now. The queue makes it; while it runs, it belongs to the running thread.
+    """One run of a key. The queue makes it; during the run, it belongs to the running thread.
 
     Rarely used fields are class attributes, so that most instances stay small.
     """
@@ -332,38 +334,38 @@ class Run:
     foreign = 0
     last_failure: object = None
     depth = 0
-    """How many keys were due after this key had been taken out."""
+    """The number of due keys that were left when this key was taken."""
     retry = False
     """The run is a retry: only the last failure requested it."""
     background = False
     in_a_row: tuple[Repeated, int] | None = None
     stop: StopToken | None = None
-    """The stop token of a run with a timeout; set when the time is up, or by the shutdown."""
+    """The stop token of a run with a timeout. It is set when the time is up, or by the shutdown."""
     writes = NO_WRITES
     triggered_itself = False
     """The reconciler has triggered its own key during this run."""
     forgotten = False
-    """The object was deleted during the run: the outcome says nothing about a successor."""
+    """The object was deleted during the run, so the outcome does not apply to a successor of the same name."""
     record: Record | None = None
     """The object that the run reconciles."""
     latest: Record | None = None
-    """The object as the server returned it for the last write of this run."""
+    """The object as the server returned it after the last write of this run."""
     reads: dict[Any, Any] | None = None
-    """The objects that the run has read as dependencies, and the values that matter (see `runtime.reads`)."""
+    """The objects that the run has read as dependencies, with the values that matter (see `runtime.reads`)."""
     reads_over = False
-    """The run has ended: later reads by its context are no dependencies."""
+    """The run has ended: later reads in its context are not dependencies."""
     ends_reads = False
-    """The object is cleaned up, so it has no dependencies any more."""
+    """The object has been cleaned up, so it has no dependencies any more."""
     _subject: Subject | None = None
     quiet: Mapping[Version, None] = {}
-    """The versions of the object that the library made on top of the version that the run was given."""
+    """The versions of the object that the library itself wrote, based on the version that the run was given."""
     waiting_for: tuple[str, ...] = ()
-    """The children that are not ready, as text, in the order in which they were named."""
+    """The children that are not ready, as text, in the order of the `waits_for` calls."""
 
     def __init__(self, key: Key, request: ReconcileRequest, state: FailureState | None, started: float,
                  waited: float = 0.0, causes: Sequence[Version | None] | None = None, retry: bool = False,
                  background: bool = False, repeated: tuple[Repeated, int] | None = None) -> None:
-        """`causes`: the changes that led to the run, when there are more than the request's."""
+        """`causes`: the changes that led to the run, if there are more than the cause of `request`."""
         self.key = key
         self.request = request
         self.started = started
@@ -386,20 +388,20 @@ class Run:
 
     @property
     def causes(self) -> Sequence[Version | None]:
-        """The changes that led to the run, None for an unknown change; empty when only time has passed."""
+        """The changes that led to the run (None for an unknown change); empty if a timer alone led to the run."""
         return causes_of(self.request, self._causes)
 
     @property
     def subject(self) -> Subject | None:
-        """The subject of this run; before its object is known, the subject that failed before."""
+        """The subject of this run. Until the run's object is known, the subject of the previous failure."""
         record = self.record
         if record is not None and self._subject is None:
             self._subject = Subject.of(record)
         return self._subject
 
     def has_nothing_new(self, record: Record) -> bool:
-        """Whether a run would repeat the last failure without a retry: it covers the version of `record`, and only
-        changes of that object and writes of the failed runs requested this run."""
+        """Whether a run would only repeat the last failure, which waits for a change. This is so if that failure covers
+        the version of `record`, and only changes of that object and the failed runs' own writes requested this run."""
         return record.head.resource_version in self.waits_beyond and all(
             cause is not None and (cause[0] == record.head.uid or is_own(cause, self._written))
             for cause in self.causes)
@@ -422,12 +424,12 @@ class Run:
         return self.writes.versions() if self.foreign >= MOST_FOREIGN else self.writes.changes()
 
     def times_in_a_row(self, repeated: Repeated) -> int:
-        """How many runs just before this one ended with this `repeated`."""
+        """How many runs in a row just before this run ended with the outcome `repeated`."""
         return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is repeated else 0
 
     def begins_write(self, ref: ObjectRef | None) -> None:
-        """This thread is about to write the object `ref` (None: a new object). Keep its stored version, since the watch
-        may have stored the outcome when the answer arrives."""
+        """This thread is about to write the object `ref` (None: a new object). Keeps the stored version, since the
+        watch may have replaced it by the time the answer arrives."""
         begun = (None, None) if ref is None else (ref.key, self.known(ref))
         self._own_writes().begun[threading.get_ident()] = begun
 
@@ -449,8 +451,8 @@ class Run:
             record.resource_version == version or (uid, version) in self.quiet)
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library itself replaced version `before` of the object with `after` for this run. If the run was given
-        `before`, the change leads to no other run."""
+        """The library itself replaced version `before` of the object with `after` for this run. If the run knew
+        `before`, the change requests no further run."""
         if after != before and self.is_given(uid, before):
             self.quiet = {**self.quiet, (uid, after): None}
 
@@ -459,8 +461,8 @@ class Run:
         self.waiting_for = (*self.waiting_for, *(child for child in children if child not in self.waiting_for))
 
     def _own_writes(self) -> RunWrites:
-        """The writes, made on first use because most runs write nothing. Threads with a copy of the context may call
-        this at once."""
+        """The run's `RunWrites`, made on first use because most runs write nothing. Several threads with a copy of the
+        context may call this at the same time."""
         writes: RunWrites | None = vars(self).get("writes")
         return vars(self).setdefault("writes", RunWrites()) if writes is None else writes
 
@@ -470,8 +472,8 @@ Execute = Callable[[Run], Outcome]
 
 
 def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
-    """All changes that led to `request`: `further` if other requests were merged into it, else its own cause, if
-    any."""
+    """All changes that led to `request`: `further` if other requests were merged into it, else its own cause if it has
+    one."""
     if further is not None:
         return further
     return () if isinstance(request.reason, Requeued) else (request.cause,)
@@ -482,7 +484,7 @@ def _nothing(_ref: ObjectRef) -> None:
 
 
 def begin_write(ref: ObjectRef | None) -> None:
-    """For `WriteObservers.begun`: this thread is about to write."""
+    """For `WriteObservers.begun`: this thread is about to write `ref`."""
     run = current_run()
     if run is not None:
         run.begins_write(ref)
@@ -496,7 +498,7 @@ def is_triggered(key: Key) -> None:
 
 
 def record_write(write: Write) -> None:
-    """For `Client.on_write`: this thread wrote an object, and the watch will deliver the returned version."""
+    """For `Client.on_write`: this thread wrote an object, whose returned version the watch will deliver."""
     run = current_run()
     if run is not None:
         run.wrote(write)
@@ -505,7 +507,7 @@ def record_write(write: Write) -> None:
 RECENT = 50
 SLOWEST = 20
 LATELY = 3600.0
-"""Seconds."""
+"""How far the slowest runs reach back, in seconds."""
 
 
 class EndedRun(NamedTuple):
@@ -518,12 +520,14 @@ class EndedRun(NamedTuple):
     ended: float
     result: RunResult
     last_failure: object
-    """After a failure: what the log keeps of it (`LastFailure`)."""
+    """After a failure: the failure in the log's form (`LastFailure`)."""
 
 
 class RunHistory:
-    """The last `RECENT` runs of a controller that have ended, and the `SLOWEST` keys with the longest runs of the last
-    hour. It keeps plain values, so no object and no error stays alive."""
+    """The last `RECENT` ended runs of a controller, and the `SLOWEST` keys with the longest runs of the last hour.
+
+    The history keeps plain values, so that no object or error stays alive.
+    """
 
     __slots__ = ("_floor", "_next_look", "_recent", "_slow", "failed", "runs")
 
@@ -534,9 +538,9 @@ class RunHistory:
         self._recent: deque[tuple[Key, str, float, float, float, RunResult, object]] = deque(maxlen=RECENT)
         self._slow: dict[Key, EndedRun] = {}
         self._floor = 0.0
-        """A run that is not longer than this is not among the slowest."""
+        """A run must be longer than this to be among the slowest."""
         self._next_look = inf
-        """When the first of the slowest runs is older than `LATELY`."""
+        """When the oldest of the slowest runs becomes older than `LATELY`."""
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> None:
         """`run` has ended at `now`."""
@@ -550,11 +554,11 @@ class RunHistory:
             self._add_slow(EndedRun._make(row))
 
     def recent(self, most: int) -> list[EndedRun]:
-        """The last runs, up to `most`, the latest first."""
+        """Up to `most` of the last runs, the latest first."""
         return [EndedRun._make(row) for row in [*reversed(self._recent)][:most]]
 
     def slowest(self, most: int, now: float) -> list[EndedRun]:
-        """The slowest runs of the last hour, up to `most`, the longest first."""
+        """Up to `most` of the slowest runs of the last hour, the longest first."""
         found = (row for row in self._slow.values() if now - row.ended < LATELY)
         return sorted(found, key=lambda row: row.took, reverse=True)[:most]
 
@@ -575,7 +579,7 @@ class RunHistory:
 
 
 LEAST = 0.1
-"""Seconds. A key that requests shorter delays in a row is slowed down to this."""
+"""In seconds. If a key requests shorter delays in a row, its delay grows to this."""
 
 CONFLICTS = 5
 """How many conflicts in a row are retried without counting as a failure."""
@@ -594,7 +598,7 @@ def requeued(run: Run, after: float) -> Outcome:
 
 
 def conflicted(run: Run, error: BaseException, rng: random.Random) -> Outcome | None:
-    """The outcome of a `run` that failed with a conflict, because of a newer version; None when it counts as an
+    """The outcome of a `run` that failed because a newer version caused a conflict; None if the conflict counts as an
     ordinary failure."""
     delay = _CONFLICTS.next(run.times_in_a_row(Repeated.CONFLICT) + 1, rng)
     return None if delay is None else Outcome(delay, RunResult.ERROR, error, repeated=Repeated.CONFLICT)

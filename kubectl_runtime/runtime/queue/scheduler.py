@@ -5,7 +5,7 @@ There is at most one entry per key, in one of four places:
     waiting   in the heap until `at`
     limited   due, but a retry that waits for the rate limit: oldest first
     ready     due, in the lane of its class, oldest due time first
-    held      due, but its key runs: set aside so that it blocks no other key; `release` puts it first in its lane
+    held      due, but its key is running: set aside so that it blocks no other key; `release` puts it first in its lane
 
     input            no entry      waiting                            limited                ready, held
     add(at)          -> waiting    earlier: moved, message replaced;  not a retry: -> ready  dropped: it runs now anyway
@@ -18,15 +18,16 @@ There is at most one entry per key, in one of four places:
     remove           nothing       -> gone                            -> gone                -> gone
 
 There are two classes. *Background* entries (the initial list, a resync, requests that are `bulk`) run when no *urgent*
-entry is due, and at every `BACKGROUND_TURN`-th turn, so that neither class starves. An urgent request turns the entry
-that it joins into an urgent entry, at the end of the urgent lane if it was ready. `to_background` moves an entry back
-whose requests carry nothing new.
+entry is due, and at every `BACKGROUND_TURN`-th turn, so that neither class starves. If an urgent request joins a
+background entry, the entry becomes urgent; a ready entry then moves to the end of the urgent lane. If an entry's
+requests carry nothing new, `to_background` moves the entry to the background class.
 
-The *limit* makes debouncing safe: it is the earliest of first trigger + maximum wait and of every exact time that was
-requested. It only decreases, and `at` never exceeds it, so a key that is triggered without end still runs.
+The *limit* makes debouncing safe. It is the minimum of the first trigger's time plus the maximum wait, and of every
+exact time that was requested. The limit only decreases and `at` never exceeds it, so a key that is triggered without
+end still runs.
 
-Entries that leave a lane or the heap stay in it as stale items, which are skipped, and swept out before they outnumber
-the live ones.
+Entries that leave a lane or the heap remain there as stale items. Stale items are skipped, and swept out before they
+outnumber the live items.
 """
 from __future__ import annotations
 
@@ -42,15 +43,15 @@ K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
 
 WAITING, LIMITED, READY, HELD, GONE = range(5)
-"""The places of the scheduler's table; a GONE entry has left it."""
+"""The places of an entry, as in the module's table; a GONE entry has left the scheduler."""
 
 NO_ITEM = -1
 
 
 class Entry(Generic[K, M]):
-    """A key that is to run: its message (the request that decided the time), when it runs, and its class.
+    """A scheduled key: its message (the request that decided the time), the time at which it runs, and its class.
 
-    Only the scheduler changes it until it is popped.
+    Only the scheduler changes an entry until it pops the entry.
     """
 
     __slots__ = ("at", "background", "further", "item", "key", "limit", "message", "place", "retry")
@@ -63,30 +64,30 @@ class Entry(Generic[K, M]):
         self.limit = limit
         self.background = background
         self.retry = retry
-        """Only a failure requested this run."""
+        """Whether only a failure requested this run."""
         self.place = place
         self.item = NO_ITEM
-        """The number of its current item in the heap, which may also have stale items of it; NO_ITEM when the entry
-        does not wait."""
+        """The number of the entry's current item in the heap, which may also have stale items of the entry; NO_ITEM if
+        the entry does not wait."""
         self.further: Sequence[Any] | None = None
-        """For the owner: what it keeps of messages that joined the entry. The scheduler does not use it."""
+        """The owner's notes about messages that joined the entry. The scheduler does not use them."""
 
 
 FEW = 64
-"""Stale items up to this number are not worth sweeping out."""
+"""Up to this number, stale items are not worth sweeping out."""
 
 
 class Lane(Generic[K, M]):
-    """One class of the queue: ready entries in the order in which they came."""
+    """The entries at one place, in the order of their arrival: ready entries of one class, for example."""
 
     __slots__ = ("_is_background", "_place", "items", "left")
 
     def __init__(self, place: int, background: bool | None = None) -> None:
-        """An entry belongs to this lane while it is at this `place` and, if `background` is given, of that class."""
+        """An entry belongs to this lane while it is at `place` and, if `background` is not None, of that class."""
         self._place = place
         self._is_background = background
         self.items: deque[Entry[K, M]] = deque()
-        """The waiting entries, and some stale ones; an empty deque means that none waits."""
+        """The waiting entries, among stale items. If the deque is empty, no entry waits."""
         self.left = 0
         """How many of the items are stale."""
 
@@ -95,7 +96,7 @@ class Lane(Generic[K, M]):
         return len(self.items) - self.left
 
     def pop(self) -> Entry[K, M] | None:
-        """Take out the entry that has waited longest; None when none waits."""
+        """Take out the entry that has waited longest; None if no entry waits."""
         items, place, background = self.items, self._place, self._is_background
         while items:
             entry = items.popleft()
@@ -105,12 +106,12 @@ class Lane(Generic[K, M]):
         return None
 
     def first(self, most: int) -> list[Entry[K, M]]:
-        """Up to `most` waiting entries, longest first. Looks at four times as many items, so it may return fewer if
-        many of them are stale."""
+        """Up to `most` waiting entries, the longest wait first. Looks at no more than four times as many items, so it
+        may return too few if many items are stale."""
         return [entry for entry in islice(self.items, 4 * most) if self._belongs(entry)][:most]
 
     def leave(self) -> None:
-        """Count an entry of this lane that does not belong to it any more."""
+        """Count an entry that has left this lane as a stale item."""
         self.left += 1
         if self.left > FEW and 2 * self.left > len(self.items):
             self.items = deque(entry for entry in self.items if self._belongs(entry))
@@ -128,15 +129,17 @@ class Lane(Generic[K, M]):
 T = TypeVar("T")
 
 VISITS = 8
-"""Items that are looked at for each requested item."""
+"""How many items are looked at for each requested item."""
 
 
 def soonest(heap: Sequence[tuple[float, int, T]], most: int, wanted: Callable[[int, T], bool]) -> list[T]:
-    """Up to `most` items of a heap of (time, order, item) for which `wanted(order, item)`, soonest first; fewer if too
-    many other items come before them. Takes time in proportion to `most`, however large the heap is."""
+    """Up to `most` items of a heap of (time, order, item) for which `wanted(order, item)` is true, soonest first.
+
+    Returns fewer if too many other items come before them. The time taken depends on `most`, not on the heap's size.
+    """
     found: list[T] = []
     ahead = [(heap[0][:2], 0)] if heap else []
-    for _ in range(VISITS * most):  # the smallest item of a heap is its root; the items after it lie just below it
+    for _ in range(VISITS * most):  # a heap's smallest item is its root; the next items lie just below
         if not ahead or len(found) == most:
             break
         (_at, order), place = heapq.heappop(ahead)
@@ -149,13 +152,13 @@ def soonest(heap: Sequence[tuple[float, int, T]], most: int, wanted: Callable[[i
 
 
 MAX_DELAY = 180 * 24 * 3600.0
-"""Seconds. Later times are clamped to this: waits of decades overflow."""
+"""In seconds. Longer delays are clamped to this value, since waits of decades overflow."""
 
 MAX_WAIT_FACTOR = 10
-"""The default maximum wait of a debounced key, in debounces."""
+"""The default maximum wait of a debounced key, as a multiple of the debounce."""
 
 BACKGROUND_TURN = 8
-"""One run in this number is of the background class, however many urgent keys are due."""
+"""One in this many runs is of the background class, however many urgent keys are due."""
 
 
 class Scheduler(Generic[K, M]):
@@ -163,8 +166,8 @@ class Scheduler(Generic[K, M]):
 
     def __init__(self, *, debounce: float = 0.0, max_wait: float | None = None,
                  rate_limit: RetryRateLimit | None = None) -> None:
-        """`debounce`: seconds of quiet before a triggered key runs, but at most `max_wait` (default: 10 debounces).
-        `rate_limit`: holds retries back; without it they are not held back."""
+        """`debounce`: a triggered key runs after this many seconds without a trigger, but waits at most `max_wait`
+        (default: 10 debounces). `rate_limit` holds back retries; None holds back nothing."""
         if debounce < 0 or (max_wait is not None and max_wait < debounce):
             raise ValueError(f"debounce must be at least 0 and at most max_wait, not {debounce} and {max_wait}")
         self._debounce = debounce
@@ -172,7 +175,7 @@ class Scheduler(Generic[K, M]):
         self._rate_limit = rate_limit
         self._entries: dict[K, Entry[K, M]] = {}
         self.entry = self._entries.get
-        """`entry(key)`: its entry, read-only; None when nothing is scheduled for it."""
+        """`entry(key)`: the entry of `key`, read-only; None if nothing is scheduled for `key`."""
         self._heap: list[tuple[float, int, Entry[K, M]]] = []
         self._urgent: Lane[K, M] = Lane(READY, background=False)
         self._background: Lane[K, M] = Lane(READY, background=True)
@@ -194,7 +197,7 @@ class Scheduler(Generic[K, M]):
         return list(self._entries)
 
     def due_at(self, key: K) -> float | None:
-        """The time at which `key` is to run, or None when nothing is scheduled for it."""
+        """The time at which `key` is scheduled to run; None if nothing is scheduled for it."""
         entry = self._entries.get(key)
         return None if entry is None else entry.at
 
@@ -204,7 +207,7 @@ class Scheduler(Generic[K, M]):
         return len(self._limited)
 
     def first(self, most: int) -> tuple[list[Entry[K, M]], list[Entry[K, M]]]:
-        """Up to `most` ready entries, urgent first; and up to `most` waiting entries that are no retries."""
+        """Up to `most` ready entries, urgent first, and up to `most` waiting entries that are not retries."""
         urgent = self._urgent.first(most)
         waiting = soonest(self._heap, most,
                           lambda item, entry: entry.item == item and not entry.retry)
@@ -228,10 +231,9 @@ class Scheduler(Generic[K, M]):
             self._move(entry, min(now + self._debounce, entry.limit), message, now)
 
     def add(self, key: K, message: M, at: float, now: float, *, background: bool = False, retry: bool = False) -> None:
-        """Run `key` at the time `at` at the latest. A time in the past means now; a time too far in the future is
-        clamped.
+        """Run `key` no later than `at`. A time in the past means now; a time too far in the future is clamped.
 
-        A `retry` passes the rate limit when its time has come.
+        When a `retry` is due, it must also pass the rate limit.
         """
         at = min(max(at, now), now + MAX_DELAY)
         entry = self._entries.get(key)
@@ -246,7 +248,7 @@ class Scheduler(Generic[K, M]):
                 self._move(entry, at, message, now)
 
     def pop_due(self, now: float, running: Container[K]) -> Entry[K, M] | None:
-        """Take out the next due entry whose key is not `running`; None when there is none."""
+        """Take out the next due entry whose key is not `running`; None if there is no such entry."""
         if self._heap or self._limited.items:
             self._promote(now)
         background = self._background
@@ -264,7 +266,7 @@ class Scheduler(Generic[K, M]):
             return entry
 
     def release(self, key: K) -> None:
-        """The run of `key` has ended: an entry that was held for it becomes the next of its class."""
+        """The run of `key` has ended. An entry of `key` that was held becomes the next of its class."""
         entry = self._entries.get(key)
         if entry is not None and entry.place == HELD:
             entry.place = READY
@@ -272,12 +274,12 @@ class Scheduler(Generic[K, M]):
 
     def to_background(self, key: K) -> None:
         """The pending requests turned out to carry nothing new: if the entry is due, move it to the end of the
-        background lane. Call it instead of `release`, for a key whose run has ended.
+        background lane. To be called before `release`, for a key whose run has ended.
         """
         entry = self._entries.get(key)
         if entry is None or entry.place not in (READY, HELD):
             return
-        place, entry.place = entry.place, GONE  # first: `leave` may sweep out entries that do not belong to the lane
+        place, entry.place = entry.place, GONE  # before `leave`, which may sweep out entries that left the lane
         if place == READY:
             self._lane_of(entry).leave()
         # A new entry, since the old one may have stale items in both lanes.
@@ -311,15 +313,15 @@ class Scheduler(Generic[K, M]):
         return dropped
 
     def ready_count(self, now: float) -> int:
-        """How many entries are ready. A key may have started to run since then; `pop_due` checks that."""
+        """How many entries are ready. Includes keys that have started to run since; `pop_due` checks for them."""
         if self._heap or self._limited.items:
             self._promote(now)
         urgent, background = self._urgent, self._background
         return len(urgent.items) - urgent.left + len(background.items) - background.left
 
     def next_due(self) -> float | None:
-        """When the next waiting or limited entry becomes ready; None when there is none. Ready and held entries do not
-        count."""
+        """When the next waiting or limited entry becomes ready; None if there is no such entry. Ready and held entries
+        do not count."""
         heap, limited = self._heap, None
         if self._limited.items and self._rate_limit is not None and len(self._limited):
             limited = self._rate_limit.next_at()
@@ -359,8 +361,8 @@ class Scheduler(Generic[K, M]):
             self._compact()
 
     def _place(self, entry: Entry[K, M], now: float) -> None:
-        """Bring an entry that is new, or has a new time, to its place."""
-        entry.item = NO_ITEM  # first: its old item in the heap must not bring it to a lane as well
+        """Put an entry that is new, or has a new time, in its place."""
+        entry.item = NO_ITEM  # first, since its old item in the heap must not move it to a lane as well
         if entry.at <= now:
             if self._heap or self._limited.items:
                 self._promote(now)  # entries that were due before this one go first
@@ -372,7 +374,7 @@ class Scheduler(Generic[K, M]):
             heapq.heappush(self._heap, (entry.at, entry.item, entry))
 
     def _promote(self, now: float) -> None:
-        """Bring due entries to their lanes. Called several times for each key, mostly with nothing to do."""
+        """Move due entries to their lanes. Called several times for each key, mostly with nothing to do."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             _, item, entry = heapq.heappop(heap)
@@ -406,7 +408,7 @@ class Scheduler(Generic[K, M]):
         return self._background if entry.background else self._urgent
 
     def _compact(self) -> None:
-        """Moves and removals leave stale items behind; drop them before they outnumber the live ones."""
+        """Drop the stale items that moves and removals leave behind, before they outnumber the live items."""
         if len(self._heap) > FEW and len(self._heap) > 2 * len(self._entries):
             self._heap = [(at, item, entry) for at, item, entry in self._heap if entry.item == item]
             heapq.heapify(self._heap)

@@ -1,7 +1,8 @@
 """`WorkQueue`: selects the key that runs next, and schedules keys by the outcomes of their runs. Pure: no clock, no
 lock, no thread.
 
-It joins the scheduler (when), the running keys (never twice at once) and the failures (how long to wait):
+It combines the scheduler (when a key runs), the running keys (no key runs twice at once) and the failures (how long a
+key waits):
 
     state of a key       trigger                    take             finish
     idle                 -> scheduled               -                -
@@ -21,20 +22,21 @@ It joins the scheduler (when), the running keys (never twice at once) and the fa
                                                                      failure the retry absorbs the triggers if all of
                                                                      them are own events of the run
 
-A trigger for a deleted object is a `forget` instead: it drops the count and the slot, and a run in progress leaves no
-state behind. A new object of that name is a new trigger. Keys that move to another replica are forgotten as well.
+A trigger for a deleted object acts as `forget`: it drops the count and the slot, and a run in progress leaves no state
+behind. A new object of that name is a new trigger. Keys that move to another replica are forgotten as well.
 
 With a `KeyRate`, a key that has used up its runs waits for the next allowed time: `finish` moves the scheduled entry to
-that time, and triggers join the entry. Runs are counted by name: a deletion does not reset the count.
+that time, and triggers join the entry. Runs are counted by name, so a deletion does not reset the count.
 
-A requeue stays in the class of the run that requested it. The own events of a successful run go to the background
-class, so that after a start each object runs once before any object runs twice. Events of the library's own writes on
-top of the version that the run was given (a finalizer, a condition of the controller) request no run.
+A requeue stays in the class of the run that requested it. Events of a successful run's own writes go to the background
+class, so that after a start each object runs once before any object runs twice. The library itself may write on top of
+the version that the run was given, for example a finalizer or a condition of the controller. Events of these writes
+request no run.
 
 `close` drops everything pending and refuses later requests; runs in progress may still finish.
 
-`QueueLook` is a snapshot of a queue for people: the number of keys in each state, and some rows of each. It takes time
-in proportion to the rows and to the runs in progress, not to the number of keys.
+`QueueLook` is a snapshot of a queue for people: the number of keys in each state, and some rows for each state. Taking
+it costs time in proportion to the rows and the runs in progress, not to the number of keys.
 """
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ from kubectl_runtime.runtime.triggers.triggers import Reason, ReconcileRequest
 
 
 class KeyState(StrEnum):
-    """The state of a key. `WAITS_FOR_CHANGE`: it failed, and nothing is scheduled for it."""
+    """The state of a key. `WAITS_FOR_CHANGE`: the key failed, and nothing is scheduled for it."""
 
     RUNNING = "running"
     DUE = "due"
@@ -83,7 +85,7 @@ class KeyState(StrEnum):
 
 
 class RunningRow(NamedTuple):
-    """A key that runs now. Times are of the controller's clock, here and below."""
+    """A key that is running. Times, here and below, are readings of the controller's clock."""
 
     key: Key
     reason: str
@@ -91,16 +93,16 @@ class RunningRow(NamedTuple):
     waited: float
     attempt: int
     last_failure: object
-    """The failure before this run as the log keeps it (`LastFailure`); None when there was none."""
+    """The failure before this run in the log's form (`LastFailure`); None if there was no failure."""
 
 
 class ScheduledRow(NamedTuple):
-    """A key that is to run, now or later."""
+    """A key that is scheduled to run, now or later."""
 
     key: Key
     reason: str
     at: float
-    """When it became or will become due."""
+    """When the key became due or will become due."""
     background: bool
     state: KeyState
     last_failure: object
@@ -112,13 +114,14 @@ class FailingRow(NamedTuple):
     key: Key
     state: KeyState
     at: float | None
-    """When its next run is due; None when none is scheduled."""
+    """When the key's next run is due; None if no run is scheduled."""
     failures: int
     last_failure: object
 
 
 class QueueLook(msgspec.Struct):
-    """A snapshot of a queue. `runs` and `failed` count the runs that have ended since the start."""
+    """A snapshot of a queue. `runs` counts the runs that have ended since the start; `failed` counts the failed ones.
+    """
 
     now: float
     counts: dict[str, int]
@@ -135,7 +138,7 @@ class QueueLook(msgspec.Struct):
 
 def looked_at(now: float, most: int, scheduler: Scheduler[Key, ReconcileRequest], running: dict[Key, Run],
               failures: Failures[Key]) -> QueueLook:
-    """A snapshot of a queue with these parts, with up to `most` rows of each kind."""
+    """Take a snapshot of a queue that has these parts, with up to `most` rows of each kind."""
     ready = scheduler.ready_count(now)
     held = [entry for key in running if (entry := scheduler.entry(key)) is not None and entry.place == HELD]
     delayed = len(scheduler) - ready - len(held) - scheduler.held_back - scheduler.waiting_retries
@@ -172,14 +175,16 @@ def _state_of(entry: Entry[Key, ReconcileRequest]) -> KeyState:
 
 
 MAX_CAUSES = 10_000
-"""Changes remembered per scheduled key. If there are more, the newest counts as a foreign change."""
+"""The limit of remembered changes per scheduled key. If more arrive, the newest counts as a foreign change."""
 
 # Python 3.11 takes a third of a microsecond to look up a member of an enum.
 _DELETED = Reason.OBJECT_DELETED
 
 class KeyRate(msgspec.Struct, frozen=True):
-    """The most runs of one object within some time: `runs` in each period of `per`, whatever requests them. A further
-    run waits until `per` has passed since the first of the last `runs` began; all requests until then become one run.
+    """A limit on the runs of one object: at most `runs` in each period of `per`, whatever requests them.
+
+    A further run waits until `per` has passed since the first of the last `runs` runs began; all requests until then
+    become one run.
 
     `per` is seconds or a `timedelta`. Raises RequestError for fewer than one run, and for a period that is not finite
     or not above 0.
@@ -193,25 +198,25 @@ class KeyRate(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         runs: object = self.runs  # callers may not check their types
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
-            raise RequestError(f"a KeyRate's runs are a whole number of at least 1, not {runs!r}")
+            raise RequestError(f"a KeyRate's runs must be a whole number of at least 1, not {runs!r}")
         if period_of("per", self.per) == inf:
-            raise RequestError("a KeyRate's per is finite: runs that never come again are no rate")
+            raise RequestError("a KeyRate's per must be finite: otherwise a key would never run again")
 
 
 class KeyRates:
-    """The times at which the last runs of each key began, as needed by a KeyRate. Pure; its owner passes the time."""
+    """The start times of each key's last runs, as a KeyRate needs them. Pure; the owner passes the time."""
 
     def __init__(self, rate: KeyRate) -> None:
         self._runs, self._per = rate.runs, seconds(rate.per)
         self._began: dict[Key, deque[float]] = {}
-        """In the order of their last run, so that keys which no longer count come first."""
+        """The keys in the order of their last run, so that keys that no longer count come first."""
 
     def __len__(self) -> int:
         """How many keys have any state."""
         return len(self._began)
 
     def began(self, key: Key, now: float) -> list[Key]:
-        """A run of `key` begins. Returns keys that are free again, and forgets them."""
+        """A run of `key` begins. Forgets keys that are free again, and returns them."""
         times = self._began.pop(key, None) or deque(maxlen=self._runs)
         times.append(now)
         self._began[key] = times
@@ -231,10 +236,10 @@ class KeyRates:
 
 
 _FREED = 10
-"""The most keys that are forgotten when a run begins, so that no run pays for many."""
+"""The most keys that are forgotten when a run begins, so that the cost for this run stays small."""
 
 _STRANGE: tuple[None] = (None,)
-"""The causes of an entry that was joined when no run had written anything, so that no cause can be an own write."""
+"""The causes of an entry that a trigger joined before any run had written, so that no cause can be an own write."""
 
 
 class WorkQueue:
@@ -245,26 +250,26 @@ class WorkQueue:
 
     def __init__(self, scheduler: Scheduler[Key, ReconcileRequest], rate_limit: RetryRateLimit | None = None,
                  key_rate: KeyRate | None = None) -> None:
-        """`rate_limit` is the scheduler's, if it has one."""
+        """`rate_limit`: the scheduler's rate limit, if it has one."""
         self._rates = None if key_rate is None else KeyRates(key_rate)
         self._scheduler = scheduler
         self.due = scheduler.ready_count
         """`due(now)`: how many keys could run now with enough workers, including running keys that are due again."""
         self.next_due = scheduler.next_due
-        """`next_due()`: when the next waiting key becomes due; None when none waits."""
+        """`next_due()`: when the next waiting key becomes due; None if no key waits."""
         self._rate_limit = rate_limit
         self._failures: Failures[Key] = Failures()
         self._failing = self._failures.states
         self._running: dict[Key, Run] = {}
         self._wrote = False
-        """Whether a run that wrote something has ended. Until then only a change that arrives while its key runs can
-        be the key's own event."""
+        """Whether any run that wrote something has ended. Before that, a change can be a key's own event only if it
+        arrives while the key is running."""
         self._repeated: dict[Key, tuple[Repeated, int]] = {}
         self._own_events = OwnEvents()
         self._requeue_delays: dict[Key, float] = {}
-        """The keys in a loop or at the limit of a KeyRate, and when each may run next."""
+        """The keys that are in a loop or at the limit of a KeyRate, and the time when each may run next."""
         self.on_forget: Callable[[Key], object] = lambda _: None
-        """Called with each forgotten key; it must be quick."""
+        """Called with each forgotten key; must be quick."""
         self._closed = False
 
     @property
@@ -296,7 +301,7 @@ class WorkQueue:
         return {*self._scheduler.keys(), *self._running, *self._failures.keys(), *self._repeated}
 
     def due_at(self, key: Key) -> float | None:
-        """When `key` is to run; None when nothing is scheduled for it."""
+        """When `key` is scheduled to run; None if nothing is scheduled for it."""
         return self._scheduler.due_at(key)
 
     def trigger(self, request: ReconcileRequest, now: float, *, background: bool = False) -> None:
@@ -304,9 +309,9 @@ class WorkQueue:
         self.trigger_all((request,), now, background=background)
 
     def trigger_all(self, requests: Iterable[ReconcileRequest], now: float, *, background: bool = False) -> None:
-        """Schedule the key of each request; `background`: in the background class.
+        """Schedule the key of each request, in the background class if `background` is true.
 
-        The refs are already of the controller's own kind and scope.
+        The refs must already have the controller's own kind and scope.
         """
         if self._closed:
             return
@@ -333,12 +338,12 @@ class WorkQueue:
                 trigger(key, request, now, background=in_background)
 
     def take(self, now: float) -> Run | None:
-        """Start the next due key that does not run; None when there is none."""
+        """Start the next due key that is not running; None if there is no such key."""
         entry = None if self._closed else self._scheduler.pop_due(now, self._running)
         if entry is None:
             return None
         key = entry.key
-        # By position: Python makes a dict for keyword arguments.
+        # Positional, since Python makes a dict for keyword arguments.
         self._running[key] = run = Run(key, entry.message, self._failing.get(key), now, now - entry.at, entry.further,
                                        entry.retry, entry.background, self._repeated.get(key))
         if self._rates is not None:
@@ -347,8 +352,8 @@ class WorkQueue:
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """`run` ended with `outcome`: free the key and schedule it again if needed. Returns whether it will be retried,
-        which includes the quiet retry after a conflict."""
+        """`run` ended with `outcome`: free the key and schedule it again if needed. Returns whether the key will be
+        retried, also after a conflict that does not count as a failure."""
         key = run.key
         del self._running[key]
         if self._closed:
@@ -402,8 +407,8 @@ class WorkQueue:
             moved.further = entry.further
 
     def abandon(self, run: Run) -> None:
-        """A defect ended `run` without an outcome: free its key."""
-        if self._running.get(run.key, run) is run:  # else the run has ended, and the key runs again
+        """A defect ended `run` without an outcome: free the run's key."""
+        if self._running.get(run.key, run) is run:  # else the run has ended and the key runs again
             self._running.pop(run.key, None)
             self._scheduler.release(run.key)
 
@@ -413,7 +418,7 @@ class WorkQueue:
         self._scheduler.remove(key)
         self._repeated.pop(key, None)
         self._requeue_delays.pop(key, None)
-        if self._rates is not None and (again := self._rates.next_at(key)):  # a namesake is made again and again, too
+        if self._rates is not None and (again := self._rates.next_at(key)):  # recreated objects count, too
             self._requeue_delays[key] = again
         self.on_forget(key)
         run = self._running.get(key)
@@ -425,7 +430,7 @@ class WorkQueue:
         return looked_at(now, most, self._scheduler, self._running, self._failures)
 
     def close(self) -> int:
-        """Start no more runs and drop all pending keys; returns how many there were."""
+        """Start no more runs and drop all pending keys. Returns the number of dropped keys."""
         self._closed = True
         self._failures.clear()
         self._repeated.clear()
@@ -458,8 +463,7 @@ class WorkQueue:
             self._scheduler.remove(key)
 
     def _pass_over(self, run: Run) -> None:
-        """Prevent the library's own writes for `run` from leading to a run, whether their events have arrived already
-        or not."""
+        """Keep the library's own writes for `run` from requesting a run, whether or not their events have arrived."""
         key, entry = run.key, self._scheduler.entry(run.key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)
         self._own_events.expect(key, run.quiet.keys() - arrived, quiet=True)
@@ -467,7 +471,7 @@ class WorkQueue:
             self._scheduler.remove(key)
 
     def _expect_own_events(self, run: Run) -> bool:
-        """`run` succeeded: expect the events of its writes. Returns whether only these events have requested the key
+        """`run` succeeded: expect the events of its writes. Returns whether no other events have requested the key
         again."""
         key, writes = run.key, {version: None for version in run.writes.versions() if version not in run.quiet}
         entry = self._scheduler.entry(key)
