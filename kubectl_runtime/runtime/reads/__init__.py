@@ -1,1 +1,1 @@
-"""Dependencies of objects on what their runs read, and the runs that follow a change."""
+"""Dependencies of objects on the objects that their runs read, and the runs that a change triggers."""

@@ -1,28 +1,29 @@
 """`Dependencies`: what each object of a controller has read, and which objects a change triggers. Pure.
 
     reader     an object of the controller, by its key
-    Node       what was read: one object by its name, or a selection of objects by namespace and labels
+    Node       something that was read: one object by its name, or a selection of objects by namespace and labels
     Shelf      the nodes of one watch, and the contents that are kept for them
 
-A node has the newest known state of its objects: `members`, with the version of each object. It comes from two sides:
+A node has the newest known state of its objects: `members`, with the version of each object. The state comes from two
+sources, answers and the watch:
 
     input                                         the node's state
-    answer to a read of its own                   taken, unless the state has changed since the read began, or the watch
-                                                  has advanced further in the meantime
+    answer to a read of this node                 replaced by the answer, unless the state has changed since the read
+                                                  began, or the watch has already passed the answer
     the watch shows the known state               unchanged
-    the watch shows less than an answer           unchanged: the watch is behind
-    the watch shows anything else                 taken
-    a complete list, as new as the answers        taken
+    the watch shows an older state than an answer unchanged: the watch is behind
+    the watch shows any other state               replaced by what the watch shows
+    a complete list, as new as the answers        replaced by the list
 
-Each change of the state increments `revision`, and triggers every reader that has seen another revision. A reader of a
-value is triggered when the object appears, is deleted, or is replaced by a new object of the same name. After any other
-change its value has to be compared first (`unsure`, `compared`).
+Each change of the state increments `revision`, and triggers every reader that has seen another revision. A reader that
+depends only on a value is triggered when the object appears, is deleted, or is replaced by a new object of the same
+name. After any other change the reader's value must be compared first (`unsure`, `compared`).
 
-    a run ends well    its reads replace the earlier ones
-    a run fails        its reads are added to the earlier ones
-    the object goes    its reads are forgotten
+    a run succeeds              its reads replace the earlier reads of its object
+    a run fails                 its reads are added to the earlier reads
+    the object is deleted       its reads are forgotten
 
-A node without readers is dropped, with each content that no other node of its shelf needs. Not thread-safe: one lock
+A node without readers is dropped, with all contents that no other node of its shelf needs. Not thread-safe: one lock
 guards everything. No user code runs here.
 """
 from __future__ import annotations
@@ -36,19 +37,19 @@ from kubectl_runtime.core.meta.selectors import Selector
 from kubectl_runtime.runtime.store.overlay import number_of
 
 Identity: TypeAlias = tuple[str, str]
-"""Uid and resourceVersion: one state of one object."""
+"""Uid and resourceVersion, which identify one state of one object."""
 
 Shown: TypeAlias = Callable[[Key], Identity | None]
-"""Returns what the watch has stored for a key, without writes of this process and answers to reads."""
+"""Returns the state that the watch has stored for a key, without writes of this process or answers to reads."""
 
 PENDING, OUTDATED = -1, -2
-"""The revisions of a reader whose first read of a node is not answered yet, and of one whose answer was outdated."""
+"""Revisions for a reader whose first read of a node is not answered yet, and for a reader whose answer was outdated."""
 
 CHANGED, APPEARED, WENT = "changed", "appeared", "went"
 
 
 def identity_of(record: Record | None) -> Identity | None:
-    """The identity of a record; None for None."""
+    """The identity of a record; None if there is no record."""
     return None if record is None else (record.head.uid, record.head.resource_version)
 
 
@@ -60,14 +61,14 @@ class Seen(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The values that a reader depends on: from its last successful run and from the run after it."""
+    """The values that a reader depends on: those of its last successful run, and those of the run since then."""
 
     good: tuple[Seen, ...] = ()
     added: tuple[Seen, ...] = ()
 
 
 class Moved(NamedTuple):
-    """A node's state has changed at the object `key`, and `readers` depend on it."""
+    """A node's state has changed at the object `key`, and `readers` depend on this object."""
 
     node: Node
     key: Key
@@ -79,30 +80,30 @@ class Moved(NamedTuple):
 
 
 class Node:
-    """Something that was read. Its shelf keeps it up to date."""
+    """One object, or a selection of objects, that was read. Its shelf keeps it up to date."""
 
     __slots__ = ("ahead", "evaluated", "key", "members", "namespace", "readers", "revision", "selector", "shelf",
                  "values")
 
     def __init__(self, shelf: Shelf, key: Key | None, namespace: str | None = None,
                  selector: Selector | None = None) -> None:
-        """A node of the object `key`, or of the objects in `namespace` (None: in all) that `selector` matches."""
+        """A node for the object `key`, or for the objects in `namespace` (None for all) that `selector` matches."""
         self.shelf = shelf
         self.key = key
         self.namespace = namespace
         self.selector = selector
         self.members: dict[Key, Identity] = {}
         self.ahead: dict[Key, tuple[str, str]] = {}
-        """For answers that were newer than the watch: the version up to which the watch is behind, and the uid of an
-        object that is gone."""
+        """For each object whose answer was newer than the watch: the version that the watch must reach, and the uid if
+        the object is gone."""
         self.revision = 0
-        """0: nothing is known yet."""
+        """The number of changes; 0 while nothing is known."""
         self.readers: dict[Key, int] = {}
         """The revision that each reader has seen."""
         self.values: dict[Key, Wanted] = {}
-        """Readers that only values concern."""
+        """The readers that depend only on values, with these values."""
         self.evaluated: dict[str, tuple[Identity, Any]] = {}
-        """The value at a path of a state, so that it is looked up and kept once for all readers."""
+        """For each path, the last state and the value at the path, so that all readers share one value."""
 
     def selects(self, key: Key, record: Record) -> bool:
         """Whether this object belongs to the node."""
@@ -115,29 +116,29 @@ class Shelf:
     """The nodes of one watch."""
 
     def __init__(self, *, whole: bool = False) -> None:
-        """`whole`: the watch stores whole objects, so that no contents have to be kept here."""
+        """`whole`: the watch stores whole objects, so that the shelf need not keep contents."""
         self.whole = whole
         self.singles: dict[Key, Node] = {}
         self.selections: dict[tuple[str | None, str], Node] = {}
         self.contents: dict[Key, Record] = {}
         self.unsure: dict[Key, None] = {}
-        """Changed objects with readers whose values have to be compared."""
+        """Changed objects with readers whose values must be compared."""
         self._memberships: dict[Key, tuple[Node, ...]] = {}
-        """The selections that contain an object."""
+        """For each object, the selections that contain it."""
         self._anchors: dict[tuple[str | None, tuple[str, str] | None], dict[Node, None]] = {}
-        """Selections by their namespace and one label that they require, if there is one."""
+        """The selections, by namespace and by one label that they require (None if they require no label)."""
         self._behind: dict[Node, None] = {}
-        """Nodes with a newer state than the watch has shown."""
+        """The nodes whose state is newer than the watch."""
 
     def one(self, key: Key) -> Node:
-        """The node of one object, which is made if it does not exist."""
+        """The node of one object; made if it does not exist."""
         node = self.singles.get(key)
         if node is None:
             node = self.singles[key] = Node(self, key)
         return node
 
     def all_of(self, namespace: str | None, selector: Selector) -> Node:
-        """The node of a selection, which is made if it does not exist."""
+        """The node of a selection; made if it does not exist."""
         name = (namespace, str(selector))
         node = self.selections.get(name)
         if node is None:
@@ -156,11 +157,12 @@ class Shelf:
 
     def answered(self, node: Node, before: int, found: Mapping[Key, Identity], shown: Shown, floor: str = "", *,
                  progress: str = "", besides: Key | None = None) -> tuple[list[Moved], bool]:
-        """A read of the node, which began when its revision was `before`, was answered with `found`. `floor`: the
-        version of the answer, if it has one of its own; `progress`: the version up to which the watch has shown
-        everything; `besides`: the reader that made the request, which its own answer does not trigger.
+        """A read of the node was answered with `found`. When the read began, the node's revision was `before`.
 
-        Returns the changes, and whether the answer is the node's current state; if not, the state has changed since.
+        `floor`: the version of the answer as a whole, if it has a version. `progress`: the version up to which the
+        watch has shown everything. `besides`: the reader that made the request, which its own answer does not trigger.
+        Returns the changes, and whether the answer is the node's current state. If it is not, the state has changed
+        since the read.
         """
         if node.revision != before and node.members != found and not _is_newer(node, found):
             return [], False
@@ -181,7 +183,7 @@ class Shelf:
             self.contents[key] = record
 
     def held(self, key: Key, identity: Identity) -> Record | None:
-        """The content of exactly this state; None when it is not kept."""
+        """The content of exactly this state; None if it is not kept."""
         record = self.contents.get(key)
         return record if record is not None and (record.head.uid, record.head.resource_version) == identity else None
 
@@ -202,8 +204,8 @@ class Shelf:
         return moved
 
     def completed(self, stored: Callable[[Key], Record | None], version: str) -> list[Moved]:
-        """A list of this version is complete and stored. A node whose state is newer than the watch drops that state if
-        the list is as new as the state. Returns the changes."""
+        """A list of this version is complete and stored. If a node's state was newer than the watch and the list is at
+        least as new, the node takes its state from the list. Returns the changes."""
         moved: list[Moved] = []
         listed = number_of(version)
         for node in [*self._behind]:
@@ -222,21 +224,21 @@ class Shelf:
     # Values
 
     def to_compare(self, key: Key) -> list[tuple[Key, Wanted]]:
-        """The readers of an unsure object whose values have to be compared, and what they have seen."""
+        """The readers of an unsure object whose values must be compared, and the values that they have seen."""
         node = self.singles.get(key)
         if node is None:
             return []
         return [(reader, wanted) for reader, wanted in node.values.items() if node.readers.get(reader) != node.revision]
 
     def compared(self, key: Key, identity: Identity, results: Iterable[tuple[Key, Wanted, bool]]) -> Moved | None:
-        """The values of the object in this state were compared with the seen ones; each result: whether it differs."""
+        """The object's values in this state were compared with those seen. A result tells whether any value differs."""
         node = self.singles.get(key)
         if node is None:
             return None
         readers = []
         for reader, wanted, differs in results:
             if node.values.get(reader) is not wanted:
-                continue  # it has read again since
+                continue  # the reader has read again since
             if differs:
                 readers.append(reader)
             elif node.members.get(key) == identity:
@@ -257,7 +259,7 @@ class Shelf:
             return
         name = (node.namespace, str(node.selector))
         if self.selections.get(name) is not node:
-            return  # it went before
+            return  # already dropped
         del self.selections[name]
         place = (node.namespace, _anchor(node.selector))
         bucket = self._anchors.get(place, {})
@@ -279,7 +281,7 @@ class Shelf:
         return self._set(node, key, identity, None, besides)
 
     def _is_behind(self, node: Node, key: Key, now: Record | None, gone: str | None) -> bool:
-        """Whether the watch shows an older state of the key than the answer to the node."""
+        """Whether the watch shows an older state of the key than an answer that the node has taken."""
         ahead = node.ahead.get(key)
         if ahead is None:
             return False
@@ -303,7 +305,7 @@ class Shelf:
 
     def _set(self, node: Node, key: Key, identity: Identity | None, record: Record | None,
              besides: Key | None = None) -> Moved | None:
-        """Set the state of the key; returns the change. `record`: if it is known."""
+        """Set the state of the key; returns the change. `record`: the object's record, if known."""
         before = node.members.get(key)
         if identity == before:
             return None
@@ -341,7 +343,7 @@ class Shelf:
             self.contents.pop(key, None)
 
     def _selecting(self, key: Key, record: Record | None) -> Iterable[Node]:
-        """Selections that may contain this object."""
+        """The selections that may contain this object."""
         if record is None:
             return
         pairs = [None, *(record.head.labels or {}).items()]
@@ -351,17 +353,17 @@ class Shelf:
 
 
 class Dependencies:
-    """The reads of each object of one controller."""
+    """The reads of each object of one controller. See the module's docstring."""
 
     def __init__(self) -> None:
         self.nodes_of: dict[Key, tuple[Node, ...]] = {}
-        """The nodes that the runs of each object have read. Only changed here."""
+        """The nodes that the runs of each object have read. Only this class changes the mapping."""
 
     def __len__(self) -> int:
         return len(self.nodes_of)
 
     def first(self, most: int) -> list[tuple[Key, tuple[Node, ...]]]:
-        """Up to `most` readers, and what each has read."""
+        """Up to `most` readers, and the nodes that each has read."""
         return [row for row, _ in zip(self.nodes_of.items(), range(most), strict=False)]
 
     @staticmethod
@@ -371,19 +373,19 @@ class Dependencies:
 
     @staticmethod
     def read(reader: Key, node: Node, *, current: bool, seen: tuple[Seen, ...] | None = None) -> bool:
-        """Record that `reader` has read the node: its current state if `current`, else an earlier state. `seen`: the
-        values, if only they concern the run; None for everything. Returns whether the reader must run again, because
-        the state is no longer current."""
+        """Record that `reader` has read the node: its current state if `current` is true, else an earlier state.
+        `seen`: the values, if the run depends only on values; None if it depends on everything. Returns whether the
+        reader must run again because the state is no longer current."""
         before = node.readers.get(reader)
         if seen is None:
             node.values.pop(reader, None)
-        elif before == PENDING or reader in node.values:  # else its last good run wanted everything
+        elif before == PENDING or reader in node.values:  # else its last successful run depends on everything
             node.values[reader] = Wanted(node.values.get(reader, Wanted()).good, seen)
         node.readers[reader] = node.revision if current else OUTDATED
         return not current and before != OUTDATED
 
     def settle(self, reader: Key, nodes: Mapping[Node, tuple[Seen, ...] | None], *, good: bool) -> None:
-        """Record the end of a run of `reader`, which read these nodes with these values (None: everything)."""
+        """Record the end of a run of `reader` that read these nodes. `nodes`: the values read (None for everything)."""
         before = self.nodes_of.get(reader, ())
         if good:
             for node in before:
@@ -398,7 +400,7 @@ class Dependencies:
         else:
             after = (*before, *(node for node in nodes if node not in before))
         for node in nodes:
-            if node.readers.get(reader) == PENDING:  # the read was not answered, and the program went on
+            if node.readers.get(reader) == PENDING:  # the read was not answered, and the run continued
                 node.readers[reader] = node.revision
         if after != before:
             if after:
@@ -407,12 +409,12 @@ class Dependencies:
                 self.nodes_of.pop(reader, None)
 
     def forget(self, reader: Key, nodes: Iterable[Node] | None = None) -> None:
-        """The object is gone, or another replica's. `nodes`: reads of its run that were not settled."""
+        """The object is gone, or belongs to another replica. `nodes`: reads of its run that were not settled."""
         for node in (*self.nodes_of.pop(reader, ()), *(nodes or ())):
             self._leave(reader, node)
 
     def abandon(self, shelf: Shelf, namespaces: frozenset[str] | None = None) -> list[Key]:
-        """Drop the nodes whose namespaces (None: all) a watch no longer shows. Returns their readers."""
+        """Drop the nodes in namespaces (None for all) that a watch no longer covers. Returns the nodes' readers."""
         nodes = dict.fromkeys(node for node in shelf.nodes() if namespaces is None or (
             node.namespace if node.key is None else node.key[0]) in namespaces)
         readers = dict.fromkeys(reader for node in nodes for reader in node.readers)
@@ -441,7 +443,7 @@ def _anchor(selector: Selector) -> tuple[str, str] | None:
 
 
 def _is_newer(node: Node, found: Mapping[Key, Identity]) -> bool:
-    """Whether an answer about one object is newer than the node's present state."""
+    """Whether an answer about one object is newer than the node's current state."""
     if node.selector is not None or node.key is None:
         return False
     known, answer = node.members.get(node.key), found.get(node.key)
@@ -452,7 +454,7 @@ def _is_newer(node: Node, found: Mapping[Key, Identity]) -> bool:
 
 
 def _is_passed(found: Mapping[Key, Identity], shown: Shown, floor: str, progress: str) -> bool:
-    """Whether the watch has delivered everything up to the version of an answer, and shows a different state."""
+    """Whether the watch has already shown everything up to the version of an answer, and shows a different state."""
     reached = number_of(progress)
     if reached is None:
         return False
@@ -464,7 +466,7 @@ def _is_passed(found: Mapping[Key, Identity], shown: Shown, floor: str, progress
 
 
 def _is_stale(kept: Record, identity: Identity | None, record: Record | None) -> bool:
-    """Whether a content is older than the state `identity`: a read may have been faster than the watch."""
+    """Whether a content is older than the state `identity`. A read may be faster than the watch."""
     if identity is None or record is None:
         return True
     one, other = number_of(kept.head.resource_version), number_of(identity[1])

@@ -1,23 +1,23 @@
 """The kinds that are read, and the watches that show their changes.
 
     Target    a kind, and where it is watched
-    Source    a watch, or a place that must not be watched, and the nodes that the watch keeps up to date
+    Source    a watch, or a scope that must not be watched, and the nodes that the watch keeps up to date
     Watches   how a controller takes, starts and gives back its watches
     Sources   finds or makes the source for a read
 
-Where a kind is watched:
+Which watch serves a read:
 
-    the controller watches whole objects there           that watch, which has their contents too
-    else                                                 a watch of metadata only: of the whole cluster; in a controller
-                                                         of some namespaces, of the namespace that is read; in one of
-                                                         namespaces that come and go, of all of them together, and of
-                                                         the namespace that is read if it is not chosen now
-    it is refused (403), and never had a list            a watch for each name that is read, `SINGLE_WATCHES` at most;
-                                                         further names, and refused ones, are read each time, and
-                                                         their changes trigger nothing: a warning names the missing
+    the controller watches whole objects in that scope   this watch, which also has their contents
+    the controller reads all namespaces                  a watch of metadata only, of the whole cluster
+    the controller has fixed namespaces                  a watch of metadata only, of the namespace that is read
+    the controller has a changing set of namespaces      a watch of metadata only, of the whole set; for a namespace
+                                                         that is not in the set now, a watch of that namespace
+    the watch is refused (403) and never had a list      a watch for each name that is read, at most `SINGLE_WATCHES`;
+                                                         further names, and names that are refused, are read each time,
+                                                         and their changes trigger nothing: a warning names the missing
                                                          RBAC rule
-    a selection by fields                                a watch of its own, `FIELD_WATCHES` at most; beyond that, a
-                                                         change of any object with these labels triggers
+    a selection by fields                                a separate watch, at most `FIELD_WATCHES`; beyond this number,
+                                                         a change of any object with the same labels triggers the reader
 """
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 
 CHOSEN = "*"
-"""Stands for the namespaces that the controller's own Api chooses at each moment, in place of a namespace."""
+"""In place of a namespace: all namespaces that the controller's own Api currently selects."""
 
 
 class Watched(NamedTuple):
-    """A watch that serves reads: the share of it, its name, and whether it stores whole objects."""
+    """A watch that serves reads: the controller's share, the watch's name, and whether it stores whole objects."""
 
     share: Share
     name: str
@@ -65,20 +65,20 @@ class Watches(Protocol):
     """The watches of the controller."""
 
     def take(self, api: Any, config: WatcherConfig) -> Watched:
-        """Take a suitable watch; no request is made."""
+        """Take a suitable watch. Makes no request."""
 
     def connect(self, watched: Watched, subscription: OfHeads, sink: Sink, arrived: Callable[[], None]) -> None:
         """Pass the events of the watch to the subscription."""
 
     def start(self, watched: Watched) -> None:
-        """Make the watch run."""
+        """Start the watch."""
 
     def drop(self, watched: Watched, reason: str) -> None:
         """Release the watch: the controller no longer needs it."""
 
 
 class Target:
-    """A kind that is read: its class and resource, its name in texts, and where it is watched."""
+    """A kind that is read: its class and resource, its name for texts, and the sources that watch it."""
 
     __slots__ = ("kind", "namespaced", "resource", "sources", "word")
 
@@ -88,10 +88,10 @@ class Target:
         self.namespaced = resource.namespaced
         self.word = resource.kind.lower()
         self.sources: dict[tuple[str | None, str, str], Source] = {}
-        """By namespace, name and fields."""
+        """The sources by namespace, name and fields."""
 
     def name_of(self, key: Key, reader: Key | None = None) -> str:
-        """An object in texts: `secret/x`, with the namespace if it is not the reader's."""
+        """The name of an object for texts: `secret/x`, with the namespace if it is not the reader's namespace."""
         namespace = key[0]
         inside = namespace is None or (reader is not None and reader[0] == namespace)
         return f"{self.word}/{key[1]}" if inside else f"{self.word}/{namespace}/{key[1]}"
@@ -118,23 +118,23 @@ def key_of_read(run: Run, target: Target, which: Any) -> Key:
             return None, which
         namespace = run.key[0]
         if namespace is None:
-            raise RequestError(f"read: {resource.full_name} live in namespaces, and {run.request.ref} is in none: "
-                               f"ctx.read({resource.kind}, ObjectRef.of({resource.kind}, {which!r}, namespace))")
+            raise RequestError(f"read: {resource.full_name} are namespaced, but {run.request.ref} has no namespace; "
+                               f"use ctx.read({resource.kind}, ObjectRef.of({resource.kind}, {which!r}, namespace))")
         return namespace, which
     ref = which if isinstance(which, ObjectRef) else getattr(which, "ref", None)
     if not isinstance(ref, ObjectRef):
-        raise RequestError(f"read: a name, an ObjectRef or an object, not {type(which).__name__}")
+        raise RequestError(f"read takes a name, an ObjectRef or an object, not {type(which).__name__}")
     if ref.kind != resource.kind or ref.group != resource.group:
-        raise RequestError(f"read: {ref} is no {resource.full_name}")
+        raise RequestError(f"read: {ref} is not of the kind {resource.full_name}")
     if not ref.name:
         raise RequestError(f"read: the name of the {resource.kind} is empty")
     if resource.namespaced and not ref.namespace:
-        raise RequestError(f"read: {ref} has no namespace, but {resource.full_name} live in namespaces")
+        raise RequestError(f"read: {ref} has no namespace, but {resource.full_name} are namespaced")
     return key_of(ref.namespace if resource.namespaced else None, ref.name)
 
 
 class Source:
-    """A watch, and the nodes that it keeps up to date."""
+    """A watch, and the nodes that the watch keeps up to date."""
 
     def __init__(self, target: Target, namespace: str | None, name: str = "", fields: str = "") -> None:
         """`name`: the name of the only watched object, if any. `fields`: the field selector."""
@@ -145,27 +145,27 @@ class Source:
         self.shelf = Shelf()
         self.watched: Watched | None = None
         self.refused = False
-        """It must not be watched."""
+        """Whether the server refuses the watch."""
         self.ended = False
-        """Its watch was given back."""
+        """Whether the watch was given back."""
         self.connected = False
         self.arrived: Callable[[], None] = _nothing
 
     @property
     def state(self) -> StoreState:
-        """The state that its watch stores."""
+        """The state of the watch's store."""
         assert self.watched is not None
         return self.watched.share.watch.stored
 
     def covers(self, namespace: str | None) -> bool:
-        """Whether its watch shows the objects of this namespace, or will with its first list."""
+        """Whether this source's watch covers the namespace, now or once its first list is complete."""
         if self.namespace != CHOSEN or self.watched is None:
             return True
         return self.watched.share.watch.covers(namespace) or not self.state.ready
 
     @property
     def progress(self) -> str:
-        """The version up to which its watch has shown everything; empty while that is unknown."""
+        """The version up to which the watch has shown everything; empty while unknown."""
         state = self.state
         with state.lock:
             return state.overlay.shown if state.ready else ""
@@ -184,18 +184,18 @@ class Source:
 
 
 SINGLE_WATCHES = 50
-"""Watches of single names that a controller makes."""
+"""The most watches of single names that a controller makes."""
 FIELD_WATCHES = 50
 
 
 class Sources:
-    """The sources of one controller's reads: watches, and requests where no watch has the answer. Safe to use from any
+    """The sources of one controller's reads: watches, and requests if no watch has the answer. Safe to use from any
     thread."""
 
     def __init__(self, client: Client, watches: Watches, namespaces: frozenset[str], chosen: NamespaceSelection | None,
                  logger: GuardedLogger, connect: Callable[[Source], None]) -> None:
-        """The controller's objects are in `namespaces`, in the namespaces that are `chosen` at each moment, or in all
-        namespaces. `connect` gets each new source, whose watch is not started yet."""
+        """The controller's objects are in `namespaces`, in the namespaces that `chosen` currently selects, or in all
+        namespaces. `connect` gets each new source before its watch is started."""
         self._client = client
         self._watches = watches
         self._namespaces = namespaces
@@ -210,11 +210,11 @@ class Sources:
         """Held while a watch is made."""
 
     def renew(self) -> None:
-        """Make a new lock. Only for the child of a fork, where a thread of the parent may hold the old lock."""
+        """Make a new lock. Only for the child of a fork, since a thread of the parent may have held the old lock."""
         self._making = threading.RLock()
 
     def declared(self, target: Target) -> list[Source]:
-        """The sources of a kind as a whole, one for each place. Their watches are taken, and nothing is requested."""
+        """The sources of a whole kind, one for each scope. Takes their watches, but makes no request."""
         found = []
         for namespace in self.places(target):
             with self._making:
@@ -227,33 +227,33 @@ class Sources:
         return found
 
     def target(self, kind: Any) -> Target:
-        """The target of a kind. Raises as `target_of`."""
+        """The target of a kind. Raises like `target_of`."""
         try:
             known = self._targets.get(kind)
-        except TypeError:  # it has no hash, so it is no kind
+        except TypeError:  # not hashable, so it is not a kind
             known = None
         if known is None:
             made = target_of(kind)
-            with self._making:  # one for a resource, whatever the classes that read it
+            with self._making:  # one target per resource, whatever class is read
                 made.sources = next((one.sources for one in self._targets.values() if one.resource == made.resource),
                                     made.sources)
                 known = self._targets.setdefault(kind, made)
         return known
 
     def places(self, target: Target) -> Sequence[str | None]:
-        """The namespaces in which a kind is watched and listed; None: all, or a cluster-scoped kind."""
+        """The namespaces in which a kind is watched and listed; None stands for all, or for a cluster-scoped kind."""
         if target.namespaced and self._chosen is not None:
             return (CHOSEN,)
         return sorted(self._namespaces) if target.namespaced and self._namespaces else (None,)
 
     def foresee(self, target: Target) -> None:
-        """Report the permissions that the watch of this kind needs, which no run uses itself."""
+        """Report the permissions that the watch of this kind needs, since no run uses them itself."""
         if listeners:
             for place in self.places(target):
                 foresee(Place(target.resource, None if place == CHOSEN else place), "get", "list", "watch")
 
     def of_object(self, target: Target, key: Key) -> Source | None:
-        """The source that keeps a single object up to date; None without one."""
+        """The source that keeps a single object up to date; None if no watch is possible."""
         place = self._place_of(target, key[0])
         source = target.sources.get((place, "", "")) or self._made(Source(target, place))
         if not source.refused:
@@ -262,8 +262,8 @@ class Sources:
         if single is None:
             with self._making:
                 if self._singles >= SINGLE_WATCHES:
-                    self.warn(f"{target.resource.full_name} {place or ''}", "%s: more than %d of them are read by name"
-                               ", and %s: those beyond are read each time, and their changes trigger nothing; grant "
+                    self.warn(f"{target.resource.full_name} {place or ''}", "%s: more than %d are read by name, and "
+                               "%s. Further objects are read each time, and their changes trigger nothing; grant "
                                "list and watch of %s%s", target.resource.full_name, SINGLE_WATCHES,
                                "the controller may not watch all of them", target.resource.full_name,
                                f" in the namespace {place}" if place else "")
@@ -273,7 +273,7 @@ class Sources:
         return None if single.refused else single
 
     def for_all(self, target: Target, namespace: str | None, fields: str) -> tuple[Source | None, bool]:
-        """The source that keeps a selection up to date, and whether it selects by these fields."""
+        """The source that keeps a selection up to date, and whether the source selects by these fields."""
         place = self._place_of(target, namespace)
         source = target.sources.get((place, "", "")) or self._made(Source(target, place))
         if source.refused:
@@ -285,8 +285,8 @@ class Sources:
             with self._making:
                 if self._by_fields >= FIELD_WATCHES:
                     self.warn(f"fields of {target.resource.full_name}", "%s: more than %d selections by fields are "
-                               "read: beyond, each change of an object with their labels triggers their readers",
-                               target.resource.full_name, FIELD_WATCHES)
+                               "read. Readers of further selections run at each change of an object with the same "
+                               "labels", target.resource.full_name, FIELD_WATCHES)
                     return source, False
                 self._by_fields += 1
                 by_fields = self._made(Source(target, place, fields=fields))
@@ -307,14 +307,14 @@ class Sources:
         source.shelf.whole = source.watched.whole
 
     def get(self, target: Target, key: Key) -> Record | None:
-        """The object as the server has it."""
+        """The object, requested from the server; None if it does not exist."""
         found: Any = Api(self._client, target.kind, Place(target.resource, key[0])).get_opt(key[1])
         return None if found is None else found.record
 
     def listed(self, target: Target, namespace: str | None, selector: Selector, fields: str,
                 source: Source | None) -> tuple[list[Record], str]:
-        """The objects of a selection as the server has them, and the version of the list (of the first list, if there
-        are several).
+        """The objects of a selection, requested from the server, and the version of the list (of the first list if
+        several are needed).
         """
         records: list[Record] = []
         version = ""
@@ -327,8 +327,8 @@ class Sources:
         return records, version
 
     def unused(self) -> list[Source]:
-        """Remove the sources that no object reads any more: single names, fields, and namespaces outside the selection.
-        The lock of the dependencies must be held."""
+        """Remove and return the sources that no object reads any more: of single names, of fields, and of namespaces
+        outside the selection. The lock of the dependencies must be held."""
         unused: list[Source] = []
         if not (self._singles or self._by_fields or self._chosen is not None):
             return unused
@@ -354,7 +354,7 @@ class Sources:
             self._logger.warning(text, *args)
 
     def _chosen_now(self, source: Source) -> Sequence[str | None]:
-        """The chosen namespaces; (None,) if a pattern or selector decides, so that any namespace may be chosen."""
+        """The selected namespaces; (None,) if a pattern or selector decides, so that any namespace may be selected."""
         assert source.watched is not None
         names = source.watched.share.watch.namespaces
         return (None,) if names is None else sorted(name for name in names if source.covers(name))
@@ -363,14 +363,14 @@ class Sources:
         return self._chosen is None or self._chosen.fits(record.head.namespace)
 
     def _place_of(self, target: Target, namespace: str | None) -> str | None:
-        """The scope of the watch for a read: everywhere (None), the chosen namespaces, or the namespace."""
+        """The scope of the watch for a read: all namespaces (None), the selected namespaces, or this namespace."""
         if self._chosen is not None and target.namespaced:
             source = target.sources.get((CHOSEN, "", "")) or self._made(Source(target, CHOSEN))
             return CHOSEN if namespace is None or source.covers(namespace) else namespace
         return namespace if self._namespaces and target.namespaced else None
 
     def _made(self, source: Source) -> Source:
-        """The source with a running watch, which another thread may have made."""
+        """The source, with its watch started. Returns another thread's equal source if there is one."""
         key, sources = (source.namespace, source.name, source.fields), source.target.sources
         with self._making:
             if (known := sources.get(key)) is not None:

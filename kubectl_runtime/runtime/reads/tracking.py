@@ -1,14 +1,14 @@
 """`Reads`: reads by the runs of one controller, answered from memory, and the objects that run again after a change.
 
-    ctx.read, ctx.read_all   answered from a watch's store and the contents kept beside it, else by a request; then a
-                             dependency of the run's object
-    a watch shows a change   the readers that it concerns are triggered
+    ctx.read, ctx.read_all   answered from a watch's store and the contents kept beside the store, else by a request;
+                             either way the read becomes a dependency of the run's object
+    a watch shows a change   the readers that depend on the changed object are triggered
     a value was requested    see `Values`
     a run ends               see `Dependencies`
 
-A read before the watch has its first list is a request, so no read waits for the list. The answer and the watch may
-arrive in any order. Safe to use from any thread; a read blocks for one request at most. One lock guards the
-dependencies; no request is made and no user code runs while it is held.
+A read before the watch has its first list makes a request, so no read waits for the list. The answer and the watch's
+events may arrive in any order. Safe to use from any thread; a read blocks for one request at most. One lock guards the
+dependencies; no request is made and no user code runs while the lock is held.
 """
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
 FEW = 3
-"""Up to this many contents of a selection are read one by one; more by a list."""
+"""Up to this many missing contents of a selection are read one by one; more are read by a list."""
 MANY = 100
 """If one change triggers this many readers, their runs go to the background class."""
 NAMED = 10
-"""Readers that a log line names."""
+"""The most readers that a log line names."""
 
 
 class Reads:
@@ -66,8 +66,8 @@ class Reads:
     def __init__(self, resource: ApiResource, client: Client, watches: Watches, *, controller: str,
                  namespaces: frozenset[str], chosen: NamespaceSelection | None, own_writes: bool, sink: Sink,
                  clock: Clock, draining: StopToken, logger: GuardedLogger, observer: Observer) -> None:
-        """`resource`: the kind of the controller's objects. They are in `namespaces`, in the namespaces that are
-        `chosen` at each moment, or in all namespaces. `sink` takes the requests for runs."""
+        """`resource`: the kind of the controller's objects. These objects are in `namespaces`, in the namespaces that
+        `chosen` currently selects, or in all namespaces. `sink` takes the requests for runs."""
         self._resource = resource
         self._watches = watches
         self._controller = controller
@@ -79,7 +79,7 @@ class Reads:
         self.readers: Container[Key] = self._dependencies.nodes_of
         """The objects whose runs have read something."""
         self.untidy = False
-        """Whether readers have gone since `tidy`."""
+        """Whether any readers have gone since the last `tidy`."""
         self._lock = threading.Lock()
         self.sources = Sources(client, watches, namespaces, chosen, logger, self._connect)
         self.values = Values(self.sources, self._from_memory, self._trigger, lock=self._lock, clock=clock,
@@ -87,7 +87,7 @@ class Reads:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks. Only for the child of a fork, where a thread of the parent may hold the old locks."""
+        """Make new locks. Only for the child of a fork, since a thread of the parent may have held the old locks."""
         self._lock = threading.Lock()
         self.sources.renew()
         self.values.renew(self._lock)
@@ -95,17 +95,17 @@ class Reads:
     # --- declared kinds ---------------------------------------------------------------------------------------------
 
     def declare(self, kind: Any) -> list[str]:
-        """Take the watches of a kind; returns their names. Nothing is requested yet."""
+        """Take the watches of a kind and return the watches' names. Makes no request yet."""
         sources = self.sources.declared(self.sources.target(kind))
         return [source.watched.name for source in sources if source.watched is not None and not source.refused]
 
     def connect(self, kind: Any, arrived: Callable[[str], None]) -> list[Watched]:
-        """Connect the watches of a declared kind. `arrived` is called with the name of a watch that is complete, or
-        that must not be made."""
+        """Connect the watches of a declared kind. `arrived` is called with the name of a watch once it is complete, or
+        is refused."""
         target, found = self.sources.target(kind), []
         for source in [*target.sources.values()]:
             if source.watched is None or source.name or source.fields or source.connected:
-                continue  # or it is connected: runs have read it already, or it was declared as another class
+                continue  # connected: runs have already read the kind, or it was also declared as another class
             source.arrived = partial(arrived, source.watched.name)
             self._connect(source)
             found.append(source.watched)
@@ -114,7 +114,7 @@ class Reads:
     # --- reads ------------------------------------------------------------------------------------------------------
 
     def read(self, run: Run, kind: Any, which: str | ObjectRef, value: Value | None) -> Any:
-        """The object for this run; None while there is none. Blocks for one request at most."""
+        """Read an object for this run; None if it does not exist. Blocks for one request at most."""
         target = self.sources.target(kind)
         self.sources.foresee(target)
         key = key_of_read(run, target, which)
@@ -133,7 +133,7 @@ class Reads:
 
     def read_all(self, run: Run, kind: Any, namespace: str | None, labels: LabelSelection | None,
                  fields: FieldSelection | None) -> list[Any]:
-        """The objects of a selection for this run, by namespace and name. Blocks for one list, or `FEW` reads."""
+        """Read a selection for this run, sorted by namespace and name. Blocks for one list or `FEW` reads."""
         target = self.sources.target(kind)
         self.sources.foresee(target)
         selector, text = Selector.of(labels), field_selection(fields) or ""
@@ -234,8 +234,8 @@ class Reads:
         return held is not None, held
 
     def _selected(self, source: Source, node: Node) -> tuple[dict[Key, Record | None], list[Key] | None]:
-        """The objects of a selection that are known without a request, and the keys whose content is missing; None if
-        nothing is known. The lock must be held."""
+        """The objects of a selection that are known without a request, and the keys whose content is missing (None if
+        nothing is known). The lock must be held."""
         state, shelf = source.state, source.shelf
         with state.lock:
             if not state.ready or state.ended is not None:
@@ -273,7 +273,7 @@ class Reads:
         self._watches.connect(source.watched, OfHeads(partial(self._heard, source)), self._sink, source.arrived)
 
     def _left(self, source: Source, namespaces: frozenset[str]) -> None:
-        """The watch no longer shows these namespaces, so their readers read again from another watch."""
+        """The watch no longer covers these namespaces, so their readers must read again from another watch."""
         with self._lock:
             readers = self._dependencies.abandon(source.shelf, namespaces)
         if readers:
@@ -282,7 +282,7 @@ class Reads:
                         for reader in readers])
 
     def _failed(self, source: Source, error: BaseException) -> None:
-        """An attempt of a watch failed. A watch that is forbidden and was never complete is given up."""
+        """An attempt of a watch failed. If the watch is forbidden and was never complete, it is given up."""
         if not isinstance(error, ApiError) or error.code != 403 or source.state.ready or source.watched is None:
             return
         with self._lock:
@@ -293,10 +293,10 @@ class Reads:
         resource = source.target.resource
         if source.name or source.fields:
             self.sources.warn(f"{resource.full_name} {source.name}{source.fields}",
-                       "%s may not be watched, so changes of what is read of them trigger nothing: grant list and watch"
-                       " of %s (%s)", resource.full_name, resource.full_name, error)
+                       "not allowed to watch %s, so changes of the objects that are read trigger nothing: grant list "
+                       "and watch of %s (%s)", resource.full_name, resource.full_name, error)
         else:
-            self._logger.info("%s may not be watched as a whole: each object that is read is watched by name",
+            self._logger.info("not allowed to watch all %s; watching each object that is read by its name",
                               resource.full_name)
         self._watches.drop(source.watched, "it is not allowed")
         source.arrived()
@@ -307,7 +307,7 @@ class Reads:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def _heard(self, source: Source, event: Event[Any]) -> Iterable[ReconcileRequest]:
-        """Process an event, in the watch's thread."""
+        """Process an event. Runs in the watch's thread."""
         shelf = source.shelf
         if event is INIT_DONE:
             with self._lock:
@@ -364,12 +364,12 @@ class Reads:
     # --- runs -------------------------------------------------------------------------------------------------------
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """A run has ended: its reads replace the earlier ones, or are added to them. Must be called if the run has read
-        anything, or if its object is one of the `readers`."""
+        """A run has ended: its reads replace the earlier reads of its object, or are added to them. Must be called if
+        the run has read anything, or if its object is one of the `readers`."""
         with self._lock:
             nodes = run.reads
             good = outcome.error is None and outcome.repeated is not Repeated.CONFLICT
-            absent = run.record is not None and not run.record.head.uid  # a run for an object that is gone
+            absent = run.record is not None and not run.record.head.uid  # the run is for an object that is gone
             if run.forgotten or run.ends_reads or outcome.result is RunResult.GONE or (good and absent):
                 self._dependencies.forget(run.key, nodes)
             elif outcome.result is not RunResult.SKIPPED:
@@ -377,7 +377,7 @@ class Reads:
         self.tidy()
 
     def check(self) -> None:
-        """A check of the dispatcher: `tidy` if it is time to."""
+        """The dispatcher's regular check: call `tidy` if it is due."""
         if self.untidy:
             self.tidy()
 
@@ -396,7 +396,7 @@ class Reads:
         if key in self.readers:
             with self._lock:
                 self._dependencies.forget(key)
-                self.untidy = True  # the caller may hold a lock, so watches are given back later
+                self.untidy = True  # give back watches later, since the caller may hold a lock
 
     def forget_all(self, of: Callable[[Key], bool]) -> None:
         """The objects for whose keys `of` is true belong to another replica."""
@@ -426,7 +426,7 @@ class Reads:
 
 
 _AGAIN: Any = object()
-"""The watch has ended in between: look for another one."""
+"""The watch has ended in the meantime: look for another watch."""
 
 
 def _nodes_of(run: Run) -> dict[Node, tuple[Seen, ...] | None]:

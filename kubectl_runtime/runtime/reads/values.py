@@ -1,7 +1,7 @@
-"""Values: the part of an object that matters to a reader, as a path such as `data.tls.crt` or a function of the object.
+"""Values: the part of an object that a reader depends on, as a path such as `data.tls.crt` or a function of the object.
 
-When an object of which a value was read changes, `Values` first compares the value: `step` reads the new content if no
-watch has it, and triggers the readers whose value differs.
+When such an object changes, `Values` first compares the value: `step` reads the new content if no watch has it, and
+triggers only the readers whose value differs.
 """
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Value = str | Callable[[Any], object]
 
 
 class Absent:
-    """The value of an object that does not exist, and of a path that does not exist in the object."""
+    """The value if the object does not exist, or if the path does not exist in the object."""
 
     def __repr__(self) -> str:
         return "absent"
@@ -35,7 +35,7 @@ ABSENT = Absent()
 
 
 def value_at(obj: Any, path: str) -> Any:
-    """The value at a path such as `data.tls.crt` or `spec.ports.0.name` of plain JSON; `ABSENT` if there is none.
+    """The value at a path such as `data.tls.crt` or `spec.ports.0.name` in plain JSON; `ABSENT` if there is none.
 
     Keys may contain dots: the longest existing key is taken.
     """
@@ -61,30 +61,31 @@ def check_value(value: object) -> None:
     """Raise RequestError for an invalid `value=` of a read."""
     if isinstance(value, str):
         if not value.strip("."):
-            raise RequestError("read: the value is a path such as 'data.tls.crt', or a function of the object")
+            raise RequestError("read: value must be a path such as 'data.tls.crt', or a function of the object")
         return
-    check_callback("read: the value is a path such as 'data.tls.crt', or a function, which", value, "obj")
+    check_callback("read: value must be a path such as 'data.tls.crt', or a function, which", value, "obj")
 
 
 RETRY, LONGEST_RETRY = 1.0, 60.0
-"""Seconds between two attempts to read an object whose value has to be compared."""
+"""The first and the longest wait, in seconds, between attempts to read an object whose value must be compared."""
 
 
 class _Wait(NamedTuple):
-    """An object whose content has to be read, with the time and the number of the attempt."""
+    """The time and the number of the next attempt to read an object's content."""
 
     due: float
     attempt: int
 
 
 class Values:
-    """The values that one controller's runs have read. Safe to use from any thread."""
+    """The values that the runs of one controller have read. Safe to use from any thread."""
 
     def __init__(self, sources: Sources, memory: Callable[[Source, Key], tuple[bool, Record | None]],
                  trigger: Callable[[Target, list[Moved]], None], *, lock: threading.Lock, clock: Clock,
                  draining: StopToken, logger: GuardedLogger) -> None:
-        """`memory(source, key)` returns whether the object is known without a request, and its record; it is called
-        with the `lock`, which guards the dependencies. `trigger(target, moved)` triggers readers, without it."""
+        """`memory(source, key)` returns whether the object is known without a request, and the object's record. It is
+        called while `lock`, which guards the dependencies, is held. `trigger(target, moved)` triggers readers; it is
+        called without the lock."""
         self._sources = sources
         self._memory = memory
         self._trigger = trigger
@@ -93,17 +94,17 @@ class Values:
         self._logger = logger
         self._unsure: dict[tuple[Source, Key], _Wait] = {}
         self.spawn: Callable[[str, Callable[[], object]], None] = _not_spawned
-        """Starts a thread; without it the caller has to call `step`."""
+        """Starts a thread. If this is not set, the caller must call `step`."""
         self._spawned = False
         self.renew(lock)
 
     def renew(self, lock: threading.Lock) -> None:
-        """Use another lock, in the child of a fork."""
+        """Use another lock. Only for the child of a fork."""
         self._lock = lock
         self._changed = threading.Condition(lock)
 
     def of(self, node: Node, target: Target, record: Record | None, value: Value) -> Any:
-        """The value; a path is looked up once for all readers."""
+        """The value in `record`. A path is looked up once for all readers."""
         if record is None or not isinstance(value, str):
             return self._valued(target, record, value)
         identity = record.head.uid, record.head.resource_version
@@ -118,7 +119,7 @@ class Values:
         return found
 
     def note(self, source: Source) -> None:
-        """Note that values have to be compared. The lock must be held."""
+        """Note the objects of `source` whose values must be compared. The lock must be held."""
         if not source.shelf.unsure:
             return
         now = self._clock.monotonic()
@@ -131,7 +132,7 @@ class Values:
             guarded(None, "starting the thread of reads", self.spawn, "reads", self.serve)
 
     def due(self) -> float | None:
-        """Seconds until `step` has something to do; None when there is nothing to do."""
+        """Seconds until `step` has something to do; None if there is nothing to do."""
         with self._lock:
             if not self._unsure:
                 return None
@@ -152,7 +153,7 @@ class Values:
             forget()
 
     def step(self) -> bool:
-        """Compare the values of one changed object, reading its content if needed. Returns whether there was one."""
+        """Compare the values of one changed object, reading its content if needed. Returns False if there is none."""
         now = self._clock.monotonic()
         with self._lock:
             found = next((item for item in self._unsure.items() if item[1].due <= now), None)
@@ -176,7 +177,7 @@ class Values:
         return True
 
     def _again(self, source: Source, key: Key, wait: _Wait, error: BaseException) -> None:
-        """The content could not be read: try again later, or, if reading is forbidden, let the runs read it."""
+        """The content could not be read. Try again later; if reading is forbidden, trigger the readers instead."""
         target = source.target
         if isinstance(error, ApiError) and error.code in (401, 403):
             with self._lock:
@@ -186,7 +187,7 @@ class Values:
             self._trigger(target, moved)
             return
         delay = min(LONGEST_RETRY, RETRY * 2 ** min(wait.attempt, 10))
-        self._logger.debug("%s cannot be read, to compare a value of it; again in %g s: %s", target.name_of(key),
+        self._logger.debug("cannot read %s to compare a value; trying again in %g s: %s", target.name_of(key),
                            delay, error)
         with self._lock:
             self._unsure.setdefault((source, key), _Wait(self._clock.monotonic() + delay, wait.attempt + 1))
@@ -205,7 +206,7 @@ class Values:
             found = {} if identity is None else {key: identity}
             moved, current = shelf.answered(node, before, found, source.shown, progress=source.progress)
             if current and record is not None and identity is not None:
-                shelf.unsure.pop(key, None)  # this is the comparison
+                shelf.unsure.pop(key, None)  # compared here
                 shelf.hold(key, record)
                 if (one := shelf.compared(key, identity, results)) is not None:
                     moved.append(one)
@@ -228,9 +229,9 @@ class Values:
 
 
 def object_of(target: Target, record: Record) -> Any:
-    """The object for a reader."""
+    """The object that a reader gets."""
     if record.problem is not None:
-        return InvalidObject(record)  # as `Api.get` does: its content raises the error
+        return InvalidObject(record)  # like `Api.get`: reading its content raises the error
     return target.kind.from_record(record)
 
 

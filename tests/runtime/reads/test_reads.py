@@ -549,14 +549,14 @@ def test_what_must_not_be_watched_is_read_each_time_and_a_warning_names_the_righ
 
 @pytest.mark.parametrize(("call", "text"), [
     (lambda ctx: ctx.read(Secret, ""), "is empty"),
-    (lambda ctx: ctx.read(Secret, ObjectRef.of(ConfigMap, "a", "b")), "is no secrets"),
+    (lambda ctx: ctx.read(Secret, ObjectRef.of(ConfigMap, "a", "b")), "is not of the kind secrets"),
     (lambda ctx: ctx.read(Secret, ObjectRef.of(Secret, "a")), "has no namespace"),
     (lambda ctx: ctx.read(Secret, 5), "a name, an ObjectRef or an object"),
     (lambda ctx: ctx.read("Secret", "a"), "neither an ApiResource nor a resource class"),
     (lambda ctx: ctx.read({}, "a"), "neither an ApiResource nor a resource class"),
-    (lambda ctx: ctx.read(Secret, "a", value="."), "the value is a path"),
-    (lambda ctx: ctx.read(Secret, "a", value=lambda: 1), "the value is a path"),
-    (lambda ctx: ctx.read(Secret, "a", value=7), "the value is a path"),
+    (lambda ctx: ctx.read(Secret, "a", value="."), "value must be a path"),
+    (lambda ctx: ctx.read(Secret, "a", value=lambda: 1), "value must be a path"),
+    (lambda ctx: ctx.read(Secret, "a", value=7), "value must be a path"),
     (lambda ctx: ctx.read_all(Namespace, namespace="a"), "cluster-scoped"),
     (lambda ctx: ctx.read_all(Secret, labels="a in b"), "label"),
 ])
