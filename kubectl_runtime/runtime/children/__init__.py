@@ -1,1 +1,1 @@
-"""Children of an object: one call creates, restores, prunes and reports the objects that it owns."""
+"""Children of an object: one call creates, restores, prunes and reports the objects that the object owns."""

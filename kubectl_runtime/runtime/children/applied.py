@@ -1,15 +1,15 @@
 """`AppliedMemory`: the last apply of each child by this process, shared by all users of a client.
 
-    our apply is answered                   `remember`: a digest of the desired state, the uid, the version, our entry
-                                            of managedFields and a digest of its values; no content
-    another write of the child by this      forgotten: the next `ensure` applies it
+    our apply is answered                   `remember`: digests of the desired state, of our managedFields entry and
+                                            of the values of our fields; the uid and the version; no content
+    another write of the child by this      the child is forgotten: the next `ensure` applies it
     process, under the same manager
     a Lease or shards are lost              everything is forgotten, or the children of these shards' owners
-    more than `MOST` children               the one not looked at for longest is forgotten
+    more than `MOST` children               the child that was not used for the longest time is forgotten
 
-Nothing of it is stored on the server, so a new process first sends one apply for each child, which changes nothing.
+The memory is not stored on the server, so a new process first sends one apply for each child, which changes nothing.
 
-`seen_of` and `values_of` read from records what `decide` needs.
+`seen_of` and `values_of` extract what `decide` needs from records.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client, Write
 
 MOST = 100_000
-"""Children that are remembered per client, about 0.5 KB each."""
+"""The most children that are remembered per client, about 0.5 KB each."""
 
 ChildKey: TypeAlias = tuple[str, str, str | None, str, str]
 """Group, kind, namespace, name and field manager."""
@@ -60,7 +60,7 @@ class AppliedMemory:
         return len(self._applied)
 
     def get(self, key: ChildKey) -> Applied | None:
-        """The last apply; None when there was none, or it was forgotten."""
+        """The last apply; None if there was none or it was forgotten."""
         with self._lock:
             if (found := self._applied.get(key)) is not None:
                 self._applied.move_to_end(key)
@@ -79,7 +79,7 @@ class AppliedMemory:
                 self._applied.popitem(last=False)
 
     def wrote(self, write: Write) -> None:
-        """For `Client.on_write`: forget what this process has overwritten. Our applies are remembered after it."""
+        """For `Client.on_write`: forget a child that this process has written. `remember` follows for our applies."""
         if not write.manager or write.subresource or not self._applied:
             return
         ref = write.ref
@@ -89,7 +89,7 @@ class AppliedMemory:
                 self._applied[key] = replace(before, digest=b"", uid=write.uid, version=write.resource_version)
 
     def forget(self, of: Callable[[Key], bool] | None = None) -> None:
-        """Forget everything, or the children of the owners for whose key `of` is true."""
+        """Forget everything, or, with `of`, the children of the owners for whose key `of` is true."""
         with self._lock:
             if of is None:
                 self._applied.clear()
@@ -98,7 +98,7 @@ class AppliedMemory:
                 del self._applied[key]
 
     def listen(self, client: Client) -> None:
-        """Observe the writes of `client` and clients derived from it; only once."""
+        """Observe the writes of `client` and of clients derived from it. Repeated calls have no effect."""
         with self._lock:
             begins, self._is_listening = not self._is_listening, True
         if begins:
@@ -129,8 +129,8 @@ _object, _event = decoder_of(_Object), decoder_of(_Event)
 
 
 def seen_of(record: Record, *, whole_truth: bool = False) -> Seen | None:
-    """The state of a record's object; None without managedFields, as they were not requested or not kept. With
-    `whole_truth` their absence means that the object has no managedFields."""
+    """The state of a record's object. None if managedFields are missing, because they were not requested or not kept;
+    with `whole_truth`, missing managedFields mean that the object has none."""
     if record.problem is not None or not record.raw:
         return None
     try:
@@ -149,14 +149,15 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def applied_of(record: Record, manager: str) -> dict[str, Any]:
-    """The fields of a whole object that `manager` has applied, with their values; empty if there are none. Raises
+    """The fields that `manager` has applied to a whole object, with their values; empty if there are none. Raises
     DecodeError."""
     content = plain_object(record.raw, record.enveloped, ObjectRef(record.resource, record.name))
     return applied_fields(content, manager) or {}
 
 
 def values_of(record: Record, manager: str) -> bytes | None:
-    """A digest of the values of what `manager` has applied of a whole object; None when it does not decode."""
+    """A digest of the values of the fields that `manager` has applied to a whole object; None if the object does not
+    decode."""
     try:
         return blake2b(_sorted(applied_of(record, manager)), digest_size=16).digest()
     except (*DECODE_FAILURES, DecodeError):

@@ -1,13 +1,13 @@
 """What to do about one child: a pure function of the desired state, the present state, and the last apply.
 
-Whose is an object with the child's name?
+*We* are this process, under its field manager. To whom does an object with the child's name belong?
 
-    it has another object as its controller              not ours, unless that was an earlier object of the owner's own
-                                                         kind and name, and our manager has applied the child
+    another object is its controller                     not ours, unless that controller was an earlier object of the
+                                                         owner's own kind and name, and our manager applied the child
     it has an owner reference to the owner               ours
     our manager has applied it                           ours
-    this process has applied that object for the owner   ours: a child without content, such as a ServiceAccount, has
-                                                         nothing else of ours once its owner reference is removed
+    this process has applied that object for the owner   ours: in a child without content, such as a ServiceAccount,
+                                                         nothing else shows this once the owner reference is removed
     anything else                                        not ours
 
 Which action follows (`decide`)?
@@ -17,23 +17,24 @@ Which action follows (`decide`)?
     ours, but it is being deleted                        WAIT: nothing is written, the name is not free yet
     ours, this process has not applied it yet            APPLY, by force
     ours, the desired state has changed                  APPLY
-    ours, the desired state is the same, and it has
-      the version of the answer                          KEEP
-      an older version, where reads may be behind, and
-      the apply is not older than `LAG`                  KEEP
-      another version, with our entry of managedFields   KEEP
-        as answered (and with whole objects the values)
-      another version, with another entry                APPLY, or CONTESTED
+    ours, the desired state is the same, and the object has
+      the version that our apply returned                KEEP
+      an older version, reads may be behind, and our
+      apply is not older than `LAG`                      KEEP
+      another version, but our managedFields entry (and, KEEP
+      for whole objects, its values) is as returned
+      another version and another entry                  APPLY, or CONTESTED
 
-Our entry is the managedFields entry of our manager with operation Apply and no subresource: API version, fields and
+Our entry is the managedFields entry of our manager with operation Apply and no subresource. Its API version, fields and
 time are compared. If a client changes one of our fields by update, edit, scale or a forced apply, the field leaves the
-entry, so metadata is enough to see it. No content is kept, so the sent object is never compared with the stored form,
-which the server may have changed ("1000m" to "1", defaults, webhooks). Metadata does not show a change by another
-process under our own manager within the second in which the entry was written; the values of whole objects do.
+entry, so metadata is enough to detect the change. No content is kept. The sent object is never compared with the stored
+form, since the server may have changed the content ("1000m" to "1", defaults, webhooks). One change does not show in
+metadata: a change by another process under our own manager within the second in which the entry was written. The values
+of whole objects show this change too.
 
-CONTESTED: another *Apply* manager, of the object or its scale, has a field that this process has taken back from it
-less than `PATIENCE` ago. A field that another manager took by an update is always taken back. Nothing is written until
-the desired state or that manager's entry changes.
+CONTESTED: another *Apply* manager, of the object or its scale, has a field that this process took back from it less
+than `PATIENCE` ago. Nothing is written until the desired state or that manager's entry changes. A field that another
+manager took by an update is always taken back.
 """
 from __future__ import annotations
 
@@ -49,18 +50,18 @@ from kubectl_runtime.core.meta.metav1 import OwnerReference
 from kubectl_runtime.runtime.store.overlay import number_of
 
 PATIENCE = 600.0
-"""Seconds. A field that is taken by force twice within this time is contested."""
+"""In seconds. A field that another manager takes by force twice within this time is contested."""
 
 LAG = 60.0
-"""Seconds for which an older version means that the watch is behind. Not longer: a server that was restored from a
-backup has lower versions again, and shows the state before the apply."""
+"""For this many seconds, an older version means that the watch is behind. After that, it may also mean that the server
+was restored from a backup: it then has lower versions again, and the state before the apply."""
 
 Fields = frozenset[str]
-"""Paths of fields, as text: `.spec.replicas`."""
+"""The paths of fields, as text such as `.spec.replicas`."""
 
 
 class Entry(msgspec.Struct, frozen=True, rename="camel"):
-    """An entry of managedFields. `fields_v1` is its JSON as received."""
+    """An entry of managedFields. `fields_v1` is the JSON of its fields, as received."""
 
     manager: str = ""
     operation: str = ""
@@ -71,12 +72,12 @@ class Entry(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_applied(self) -> bool:
-        """Whether the entry belongs to applies of the object itself, not of a subresource."""
+        """Whether the entry comes from applies of the object itself, not of a subresource."""
         return self.operation == "Apply" and not self.subresource
 
     @property
     def mark(self) -> bytes:
-        """A digest that is the same for equal entries, whatever the order of the fields."""
+        """A digest that is the same for equal entries, whatever the order of their fields."""
         digest = blake2b(f"{self.api_version} {self.time}".encode(), digest_size=16)
         digest.update(_sorted(_decode(self.fields_v1)))
         return digest.digest()
@@ -109,21 +110,21 @@ class Seen(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
 
     def entry_of(self, manager: str) -> Entry | None:
-        """The entry of what `manager` has applied; None when it has applied nothing, or owns nothing any more."""
+        """The entry of the fields that `manager` has applied; None if it has applied none or no longer owns any."""
         return next((entry for entry in self.entries if entry.manager == manager and entry.is_applied), None)
 
     def rivals_of(self, manager: str) -> list[Entry]:
-        """The entries of what others have applied."""
+        """The entries of the fields that other managers have applied."""
         return [entry for entry in self.entries if entry.is_applied and entry.manager != manager]
 
     def takers_from(self, manager: str) -> dict[tuple[str, str], Entry]:
-        """The entries of applies that can take fields of `manager`, by manager and subresource."""
+        """The Apply entries that can take fields from `manager`, by their manager and subresource."""
         return {(entry.manager, entry.subresource): entry for entry in self.entries
                 if entry.operation == "Apply" and (entry.manager != manager or entry.subresource)}
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The fields that were taken back from another Apply manager, and the time of that."""
+    """The fields that were taken back from another Apply manager, and the time at which this happened."""
 
     manager: str
     fields: Fields
@@ -132,7 +133,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Contest(msgspec.Struct, frozen=True):
-    """A manager that takes our fields again and again, and its entry when that was seen."""
+    """A manager that takes our fields again and again, and its managedFields entry at the time of the contest."""
 
     manager: str
     fields: Fields
@@ -144,23 +145,23 @@ class Applied(msgspec.Struct, frozen=True):
     """The last apply by this process under one name, and its result. Replaced as a whole."""
 
     digest: bytes
-    """A digest of the desired state; empty when another write of this process made it invalid."""
+    """A digest of the desired state; empty if another write of this process has made it invalid."""
     uid: str
     version: str
     mark: bytes
     """The digest of our entry in the answer."""
     values: bytes | None = None
-    """A digest of the values of our fields in the answer; None where only metadata is kept."""
+    """A digest of the values of our fields in the answer; None if only metadata is kept."""
     owner: tuple[str | None, str] = (None, "")
     """Namespace and name of the owner."""
     at: float = 0.0
-    """When, by the clock."""
+    """The time of the apply, by the clock."""
     taken: tuple[Taken, ...] = ()
     contest: Contest | None = None
 
 
 class Do(Enum):
-    """The action for a child; see the module."""
+    """The action for a child; see the module's docstring."""
 
     CREATE = "create"
     APPLY = "apply"
@@ -171,7 +172,7 @@ class Do(Enum):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The owner of the children, and the manager that applies them."""
+    """The owner of the children, and the field manager that applies the children."""
 
     uid: str
     group: str
@@ -186,7 +187,7 @@ class Owner(msgspec.Struct, frozen=True):
         return self.namespace, self.name
 
     def is_itself(self, reference: OwnerReference) -> bool:
-        """Whether a reference names the owner, or an earlier object of its kind and name."""
+        """Whether a reference names the owner, or an earlier object of the owner's kind and name."""
         return reference.name == self.name and reference.kind == self.kind and reference.group == self.group
 
 
@@ -196,7 +197,7 @@ def controller_in(owners: Iterable[OwnerReference]) -> OwnerReference | None:
 
 
 def is_ours(owner: Owner, seen: Seen, known: Applied | None = None) -> bool:
-    """Whether the object belongs to the owner, or was applied for it; see the module."""
+    """Whether the object belongs to the owner or was applied for the owner; see the module's docstring."""
     controller = controller_in(seen.owners)
     is_applied = seen.entry_of(owner.manager) is not None or (
         known is not None and known.uid == seen.uid and known.owner == owner.key)
@@ -211,7 +212,7 @@ def is_free(seen: Seen) -> bool:
 
 
 def is_prunable(owner: Owner, seen: Seen) -> bool:
-    """Whether the object is the owner's alone: it controls it, and only our manager has applied it."""
+    """Whether the object is the owner's alone: the owner is its controller, and only our manager has applied it."""
     controller = controller_in(seen.owners)
     return (controller is not None and controller.uid == owner.uid and not seen.deleting
             and seen.entry_of(owner.manager) is not None and not seen.rivals_of(owner.manager))
@@ -221,8 +222,8 @@ def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None
            values: bytes | None = None, may_lag: bool = False) -> tuple[Do, Contest | None]:
     """The action for a child with this desired state, and the contest that prevents the apply, if any.
 
-    `seen`: the object of its name, None when there is none. `values`: a digest of the values of our entry's fields, if
-    they are kept. `may_lag`: `seen` may be from before the last apply. `now`: the clock's time.
+    `seen`: the object with the child's name; None if there is no such object. `values`: a digest of the values of our
+    entry's fields, if available. `may_lag`: `seen` may be older than the last apply. `now`: the clock's time.
     """
     if seen is None:
         return Do.CREATE, None
@@ -265,8 +266,8 @@ def _contest(manager: str, seen: Seen, entry: Entry | None, known: Applied, now:
 
 
 def taken_back(manager: str, before: Seen, after: Seen, known: Applied | None, now: float) -> tuple[Taken, ...]:
-    """The fields that a forced apply has taken from other Apply managers, including earlier fields that still count.
-    `before`: the former state; `after`: the answer."""
+    """The fields that a forced apply has taken from other Apply managers, and the fields from earlier applies that
+    still count. `before`: the state before the apply; `after`: the answer."""
     entry, earlier = after.entry_of(manager), before.entry_of(manager)
     gained = (entry.fields() if entry else frozenset()) - (earlier.fields() if earlier else frozenset())
     found = {(taken.manager, taken.subresource): taken for taken in (known.taken if known is not None else ())

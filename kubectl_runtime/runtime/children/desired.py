@@ -1,11 +1,11 @@
-"""`Desired`: the desired state of a child, checked, and the content that is sent for it.
+"""`Desired`: the desired state of a child, checked, and the content that is sent for the child.
 
 A child is an object of a resource class, a dict, a model of the official client, or a manifest: YAML or JSON text, or
-the `Path` of a file or folder. A kind that is given only by name is looked up among the watched kinds, then among the
-built-in kinds, then once by discovery.
+the `Path` of a file or folder. If only the name of a kind is known, the kind is looked up among the watched kinds, then
+among the built-in kinds, then once by discovery.
 
-`digest` shows whether the desired state has changed. It is computed from the object's own JSON. For resource classes
-that is ten times faster than building the content, which is built only when it is sent.
+`digest` shows whether the desired state has changed. It is computed from the object's own JSON, which for resource
+classes is ten times faster than building the content. The content is built only when it is sent.
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Child: TypeAlias = Resource | Mapping[str, Any] | Model | str | bytes | Path
 """The types of a child. A text or path may contain several."""
 
 KindFinder: TypeAlias = Callable[[GroupVersionKind], ApiResource]
-"""Finds the kind that a child names. Raises DiscoveryError when there is none."""
+"""Finds the kind that a child names. Raises DiscoveryError if there is no such kind."""
 
 
 class Desired:
@@ -48,7 +48,7 @@ class Desired:
         self._reference = reference
         self.resource = resource
         self.kind = kind
-        """The class that reads it."""
+        """The class that reads the child."""
         self.namespace = namespace
         self.name = name
         self.digest = digest
@@ -57,11 +57,11 @@ class Desired:
 
     @property
     def place(self) -> Place:
-        """The target of requests about it."""
+        """The target of requests for the child."""
         return Place(self.resource, self.namespace)
 
     def content(self) -> dict[str, Any]:
-        """The content to apply: the child with its owner reference. A new dict at the top and in the metadata."""
+        """The content to apply: the child with its owner reference. The top level and the metadata are new dicts."""
         content = plain_body(self._body, defaults=False)
         metadata = dict(mapping(content.get("metadata")))
         owner = {key: value for key, value in msgspec.to_builtins(self._reference).items() if value is not None}
@@ -71,8 +71,8 @@ class Desired:
 
 
 def _without_text(content: dict[str, Any]) -> dict[str, Any]:
-    """A Secret with its `stringData` moved to `data`: the server keeps neither `stringData` nor its manager, so changes
-    by other managers would not be visible."""
+    """A Secret with its `stringData` moved to `data`. The server keeps neither `stringData` nor its manager, so changes
+    by other managers could not be detected."""
     texts = content.get("stringData")
     if (content.get("kind"), content.get("apiVersion")) != ("Secret", "v1") or not isinstance(texts, Mapping):
         return content
@@ -86,7 +86,7 @@ def _without_text(content: dict[str, Any]) -> dict[str, Any]:
 def desired(owner: Resource, children: Iterable[Child], find: KindFinder) -> list[Desired]:
     """The desired states of the children, in their order.
 
-    Raises RequestError for a child that is no object, has no name, cannot have this owner, or appears twice;
+    Raises RequestError for a child that is not an object, has no name, cannot have this owner, or appears twice. Raises
     ManifestError and OSError for manifests that cannot be read.
     """
     reference = owner.owner_ref()
@@ -118,14 +118,15 @@ def _objects(child: Any) -> Iterator[Any]:
     elif child is not None and not isinstance(child, type) and (hasattr(child, "to_dict")):
         yield plain_body(child)
     else:
-        raise RequestError(f"a child is an object of a resource class, a dict or a manifest, not {class_named(child)}: "
-                           "ensure(obj, *children) takes them one by one")
+        raise RequestError(f"a child must be an object of a resource class, a dict or a manifest, not "
+                           f"{class_named(child)}: ensure(obj, *children) takes children one by one")
 
 
 @lru_cache(64)
 def _of_text(text: str | bytes) -> list[Mapping[str, Any]]:
-    """The objects in a text, which is never used as a file name: it may come from an object that others can write."""
-    from kubectl_runtime.manifests.documents import objects_of, read_text  # YAML, which few programs need
+    """The objects in a text. It is never taken as a file name, since it may come from an object that others can write.
+    """
+    from kubectl_runtime.manifests.documents import objects_of, read_text  # imported here: few programs need YAML
 
     return [content for document in read_text(text, "the manifest of a child")
             for content, _ in objects_of(document.value, document.place)]
@@ -134,9 +135,9 @@ def _of_text(text: str | bytes) -> list[Mapping[str, Any]]:
 def _desired(owner: Resource, child: Any, reference: OwnerReference, whose: bytes, find: KindFinder) -> Desired:
     if isinstance(child, Resource):
         if not hasattr(child, "api_resource"):
-            raise RequestError(f"{type(child).__name__} is bound to no kind, so it cannot be a child")
+            raise RequestError(f"{type(child).__name__} is bound to no kind, so its objects cannot be children")
         if is_partial(child):
-            raise RequestError(f"{child.ref}: only a part of the object is kept, so it cannot be applied")
+            raise RequestError(f"{child.ref} cannot be applied, since only a part of the object is kept")
         resource, name, namespace, kind = child.api_resource, child.name, child.namespace, type(child)
         rival = controller_in(child.owner_references)
         other = f"{rival.kind} {rival.name}" if rival is not None and rival.uid != reference.uid else ""
@@ -148,7 +149,7 @@ def _desired(owner: Resource, child: Any, reference: OwnerReference, whose: byte
                       if held.get("controller") and held.get("uid") != reference.uid), "")
     if not name:
         raise RequestError(f"a child {resource.kind} of {owner.ref} has no name: child_name(obj, suffix) makes a "
-                           "stable one")
+                           "stable name")
     if other:
         raise RequestError(f"{resource.kind} {name} cannot be a child of {owner.ref}: its own owner reference "
                            f"names {other} as its controller")
@@ -164,12 +165,12 @@ def _text(child: Mapping[str, Any], key: str) -> str:
 
 
 def _namespace(owner: Resource, resource: ApiResource, namespace: str | None, name: str) -> str | None:
-    """The child's namespace, by default its owner's. Raises RequestError if the owner cannot own a child there."""
+    """The child's namespace, by default the owner's. Raises RequestError if the owner cannot own a child there."""
     own = owner.namespace
     if not resource.namespaced:
         if owner.api_resource.namespaced:
-            raise RequestError(f"{owner.ref} cannot own {resource.kind} {name}, which is in no namespace: the garbage "
-                               "collector would delete it. Give it a label that names its owner, and the owner a "
+            raise RequestError(f"{owner.ref} cannot own {resource.kind} {name}, which is cluster-scoped: the garbage "
+                               "collector would delete it. Give it a label that names its owner, and give the owner a "
                                "finalizer that deletes it")
         return None
     if not owner.api_resource.namespaced:
@@ -180,9 +181,8 @@ def _namespace(owner: Resource, resource: ApiResource, namespace: str | None, na
     if namespace is None or namespace == own:
         return own
     raise RequestError(f"{owner.ref} cannot own {resource.kind} {name} in namespace {namespace}: an owner must be in "
-                       "the namespace of the objects that it owns, or the garbage collector deletes them. Give it a "
-                       "label that names "
-                       "its owner, and the owner a finalizer that deletes it")
+                       "the namespace of the objects that it owns, or the garbage collector deletes them. Give the "
+                       f"{resource.kind} a label that names its owner, and give the owner a finalizer that deletes it")
 
 
 def _digest(child: Resource | Mapping[str, Any], whose: bytes) -> bytes:
@@ -191,7 +191,7 @@ def _digest(child: Resource | Mapping[str, Any], whose: bytes) -> bytes:
         text = _encode(made) if made is not None else b""
     except (TypeError, ValueError, RecursionError):
         text = b""
-    if not text:  # an object that was read and changed, or fields that only the codec knows
+    if not text:  # the object was read and changed, or has fields that only the codec can encode
         text = encode_plain(plain_body(child, defaults=False))
     digest = blake2b(whose, digest_size=16)
     digest.update(text)
@@ -210,8 +210,8 @@ _encode = msgspec.json.Encoder(order="deterministic", enc_hook=_known_here).enco
 
 
 def built_in(gvk: GroupVersionKind) -> ApiResource | None:
-    """The built-in kind of this name; None when there is none."""
-    from kubectl_runtime import resources  # for manifests of built-in kinds alone
+    """The built-in kind of this name; None if there is no such kind."""
+    from kubectl_runtime import resources  # imported here: only manifests of built-in kinds need it
 
     if gvk.kind not in resources.__all__:
         return None

@@ -1,19 +1,21 @@
-"""`ensure`: makes, keeps and prunes what one object owns, as `decision` says.
+"""`ensure`: makes, keeps and prunes the objects of an owner, by the rules of `decision`.
 
-    CREATE    applied without force. 201: it was created. 409: another client was faster; decided again from a live
-              read. 200: the watch had not shown an object. It is ours if its uid is known, or the version right before
-              ours shows that it was ours, or was missing (a lost answer). Otherwise our apply is undone, by an empty
-              one under the returned version, and the child is REFUSEd
-    APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decided again
-    pruning   at the end, if nothing failed: deletes each object that this owner controls, of a kind that the controller
-              owns, that only our manager has applied, and that the run has not named. Bound to the uid and version that
-              were seen; 409: decided again from a live read
+    CREATE    applied without force.
+              201: the child was created.
+              409: another client was faster; decide again after a live read.
+              200: the watch had not shown an existing object. The object is ours if its uid is known, or if the version
+              right before our apply shows that it was ours or was missing (a lost answer). Otherwise our apply is
+              undone, by applying the earlier content under the returned version, and the child is REFUSEd
+    APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decide again
+    pruning   at the end, if nothing failed: deletes each object whose controller is this owner, whose kind the
+              controller owns, that only our manager has applied, and that the run has not named. The deletion is bound
+              to the uid and version that were seen. 409: decide again after a live read
 
-The object of a name is known from a complete watch of the child's kind and namespace without selectors. Another watch
-counts if it shows the object; otherwise the object's metadata is read.
+A complete watch of the child's kind and namespace without selectors shows whether an object with the child's name
+exists. Any other watch counts only if it shows the object; else the object's metadata is read.
 
-All children are checked before anything is sent. If the server refuses one child, the others are still made: the first
-error, or `NotOurs`, is raised at the end. A server that does not answer ends the call at once.
+All children are checked before anything is sent. If the server refuses one child, the others are still made, and the
+first error, or `NotOurs`, is raised at the end. A server that does not answer ends the call at once.
 """
 from __future__ import annotations
 
@@ -62,36 +64,36 @@ from kubectl_runtime.runtime.store.overlay import number_of
 log = guarded_logger(__name__)
 
 ROUNDS = 4
-"""How often one child is decided about in one call, when others keep changing it."""
+"""The most decisions about one child in one call, if others keep changing the child."""
 
 
 class Found(NamedTuple):
-    """The state that the watches show for a name."""
+    """The state that the watches show for a name: the record, if any, and how far to trust it."""
 
     record: Record | None
     is_complete: bool
-    """Whether a name that is not found does not exist."""
+    """Whether the watches are complete: if there is no record, the object does not exist."""
     is_whole: bool
-    """Whether records are whole objects; without a record, whether they would be."""
+    """Whether the watch stores whole objects."""
     may_lag: bool = False
-    """Whether they may be older than the writes of this process."""
+    """Whether the record may be older than the writes of this process."""
 
 
 class Watched(Protocol):
     """The watches of a controller, as children need them. Safe to use from any thread."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
-        """The object as the watches of this kind show it."""
+        """The object with this name, as the watches of this kind show it."""
 
     def owned_by(self, uid: str) -> Iterable[Record]:
-        """The objects with a reference to this owner, of all kinds that the controller owns."""
+        """The objects that have an owner reference with this uid, of all kinds that the controller owns."""
 
     def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:
-        """A watched kind; None for any other."""
+        """The kind, if it is watched; else None."""
 
 
 class Unwatched:
-    """The watches of code without a controller: there are none."""
+    """No watches, for code without a controller."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:  # noqa: ARG002
         """Like `Watched.find`."""
@@ -110,7 +112,7 @@ NOTHING_KNOWN = Found(None, False, False)
 
 
 class Naming:
-    """The children that a run has named so far, over all its calls. For one thread."""
+    """The children that a run has named so far in all its calls of `ensure`. For one thread."""
 
     def __init__(self) -> None:
         self.refs: set[ObjectRef] = set()
@@ -118,22 +120,24 @@ class Naming:
         """The uid of the owner whose children a call has pruned."""
 
     def add(self, refs: Sequence[ObjectRef], owner: str, *, prune: bool) -> None:
-        """Record that a call names these children of the owner with this uid. Raises RequestError after a call with
-        `prune`, which named all children."""
+        """Record that a call names these children of the owner with the uid `owner`. Raises RequestError if an earlier
+        call with `prune`, which must name all children, conflicts with this call."""
         if self._pruned and prune:
-            raise RequestError("a second ensure(..., prune=True) in one run: each names all children, and would "
-                               "delete the children of the other call. Name all children in one call")
+            raise RequestError("a second ensure(..., prune=True) in one run: each call must name all children, and "
+                               "would delete the children of the other call. Name all children in one call")
         if self._pruned == owner and (more := [str(ref) for ref in refs if ref not in self.refs]):
-            raise RequestError(f"an ensure(..., prune=True) before this one named all children, without {more[0]}: it "
-                               "would be deleted and made in turn. Name it there, or let the last call prune")
+            raise RequestError(f"an earlier ensure(..., prune=True) of this run did not name {more[0]}, so the child "
+                               "would be deleted and made in turn. Name it there, or prune only in the last call")
         self._pruned = self._pruned or (owner if prune else "")
         self.refs.update(refs)
 
 
 def ensure_children(client: Client, obj: Resource, *children: Child, field_manager: str | None = None,
                     adopt: bool = False) -> Children:
-    """Like `Context.ensure`, for code without a controller: each child's metadata is read before it is applied, and
-    nothing is pruned. `field_manager`: the manager that applies the children; default: the run's or the client's.
+    """Like `Context.ensure`, for code without a controller.
+
+    Each child's metadata is read before the child is applied, and nothing is pruned. `field_manager`: the manager that
+    applies the children; the default is the run's or the client's.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> made = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
@@ -150,11 +154,11 @@ UNWATCHED = Unwatched()
 
 def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager: str | None, watched: Watched,
            naming: Naming, adopt: bool = False, prune: bool = False) -> Children:
-    """See `Context.ensure`, which has the table."""
+    """See `Context.ensure`, whose docstring has the table of actions."""
     check_flag("adopt", adopt)
     check_flag("prune", prune)
     if not isinstance(obj, Resource) or not hasattr(obj, "api_resource"):
-        raise RequestError(f"ensure(obj, *children): the owner is an object that the server returned, not "
+        raise RequestError(f"ensure(obj, *children): the owner must be an object that the server returned, not "
                            f"{class_named(obj)}")
     params = Api.all(client, obj.api_resource)._write_params(None, PatchParams, field_manager=manager)
     if not params.field_manager:
@@ -184,7 +188,7 @@ def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager:
     if found.refused:
         raise NotOurs(found)
     if prune:
-        for one in wanted:  # children of these kinds will be deleted one day
+        for one in wanted:  # children of these kinds will have to be deleted one day
             foresee(one.place, "delete")
         call.prune(naming.refs)
     return found
@@ -214,7 +218,7 @@ class _Call:
         self._params = params
         self._now = client.clock.monotonic()
         self._compares = False
-        """Whether the values of the present child will be compared: a watch shows whole objects."""
+        """Whether the values of the present child will be compared, because a watch shows whole objects."""
         self.children = Children()
 
     def ensure(self, wanted: Desired) -> None:
@@ -253,7 +257,7 @@ class _Call:
 
     def _do(self, do: Do, wanted: Desired, seen: Seen | None, known: Applied | None, key: ChildKey,
             record: Record | None, contest: Contest | None, *, may_lag: bool) -> None:
-        """Carry out the decision. Raises the conflict after which it has to be decided again."""
+        """Carry out the decision. Raises the conflict after which the caller must decide again."""
         children = self.children
         if do is Do.CREATE:
             self._create(wanted, known, key)
@@ -267,7 +271,7 @@ class _Call:
                 (children.unchanged if same else children.changed).append(wanted.ref)
                 record = answer
             case Do.KEEP:
-                assert known is not None  # only what was applied is kept
+                assert known is not None  # KEEP requires an earlier apply
                 if seen.version != known.version and not may_lag:
                     self._memory.remember(key, replace(known, version=seen.version, contest=None))
                 children.unchanged.append(wanted.ref)
@@ -282,8 +286,8 @@ class _Call:
                 assert known is not None
                 one = Contested(wanted.ref, contest.manager, tuple(sorted(contest.fields)))
                 if known.contest is None:
-                    log.warning("%s by force, after they were taken back: it stays unchanged until its desired state "
-                                "changes, or %s applies other fields", one, contest.manager)
+                    log.warning("%s by force, after they were taken back: leaving the child unchanged until its "
+                                "desired state changes or %s applies other fields", one, contest.manager)
                 if known.contest != contest:
                     self._memory.remember(key, replace(known, contest=contest))
                 children.contested.append(one)
@@ -306,10 +310,9 @@ class _Call:
         children.show(wanted.ref, answer)
 
     def _before(self, wanted: Desired, answer: Record) -> tuple[Seen, dict[str, Any]] | None:
-        """The previous state of an object that an apply unexpectedly found, if the object was not ours, and the fields
-        that our manager had applied to it for another owner. None if it was ours, or if the same apply, sent twice, had
-        created it."""
-        if self._params.dry_run:  # nothing was written: it is unchanged
+        """The previous state of an object that an apply unexpectedly found, and the fields that our manager had applied
+        to the object for another owner. None if the object was ours, or if the same apply, sent twice, created it."""
+        if self._params.dry_run:  # nothing was written: the object is unchanged
             seen = self._look(wanted)[1]
             return None if seen is None or is_ours(self._owner, seen) else (seen, {})
         version = number_of(answer.resource_version)
@@ -318,7 +321,7 @@ class _Call:
                 page = self._api(wanted).list_page(
                     field_selector=f"metadata.name={wanted.name}", resource_version=str(version - 1),
                     resource_version_match="Exact")
-            except ApiError:  # the version is compacted, or listing is forbidden: use the present state
+            except ApiError:  # the version is compacted, or listing is forbidden: use the current state
                 pass
             else:
                 record = next((one for one in page[1] if one.uid == answer.uid), None)
@@ -335,9 +338,9 @@ class _Call:
                        entries=others), {}
 
     def _take_back(self, wanted: Desired, answer: Record, applied: dict[str, Any]) -> None:
-        """Undo an apply to an object that is not ours: apply again what our manager had `applied` before, most often
-        nothing."""
-        log.warning("%s appeared right before it was applied, and is not ours: the apply is taken back", wanted.ref)
+        """Undo an apply to an object that is not ours: apply the fields again that our manager had `applied` before,
+        most often none."""
+        log.warning("%s appeared right before it was applied, and is not ours; undoing the apply", wanted.ref)
         version = answer.resource_version
         content = {**applied, "metadata": {**mapping(applied.get("metadata")), "name": wanted.name}}
         for _ in range(ROUNDS):
@@ -357,7 +360,7 @@ class _Call:
 
     def _keep(self, wanted: Desired, known: Applied | None, key: ChildKey, before: Seen | None,
               answer: Record) -> None:
-        """Remember what was applied and answered."""
+        """Remember the apply and its answer."""
         after = seen_of(answer)
         entry = after.entry_of(self._owner.manager) if after is not None else None
         if after is None or entry is None or self._params.dry_run:
@@ -374,14 +377,14 @@ class _Call:
             seen = None if record.ref in kept else seen_of(record)
             if seen is None or not is_prunable(self._owner, seen):
                 continue
-            kept.add(record.ref)  # it may be in two watches
+            kept.add(record.ref)  # two watches may show the same object
             if self._delete(record.ref, seen):
-                log.info("%s is no longer wanted by %s %s, and deleted", record.ref, self._owner.kind, self._owner.name)
+                log.info("deleted %s, no longer wanted by %s %s", record.ref, self._owner.kind, self._owner.name)
                 self.children.pruned.append(record.ref)
 
     def _delete(self, ref: ObjectRef, seen: Seen) -> bool:
-        """Delete a child in the state that was seen; if it has changed since, decide again by its current state.
-        Returns whether."""
+        """Delete a child in the state that was seen. If the child has changed since, decide again by its current state.
+        Returns whether it was deleted."""
         api: Api[Any] = _api(self._client, ref.resource, ref.namespace)
         foresee(api.place, "get", "delete")
         now: Seen | None = seen
@@ -408,7 +411,7 @@ class _Call:
         return Api(self._client, wanted.kind, wanted.place)
 
     def _look(self, wanted: Desired) -> tuple[Record | None, Seen | None, bool]:
-        """Read the metadata from the server. Returns it as a record and as a `Seen`, and False: it cannot be stale."""
+        """Read the metadata from the server. Returns the record, its `Seen`, and False: the record is not whole."""
         found = self._api(wanted).with_metadata_only().get_opt(wanted.name)
         record = None if found is None else found.record
         return record, None if record is None else seen_of(record, whole_truth=True), False

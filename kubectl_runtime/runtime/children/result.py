@@ -1,4 +1,4 @@
-"""`Children`: what `ensure` did, and what the children still lack. `NotOurs`: the objects that it refused to touch."""
+"""`Children`: the result of `ensure`, and what the children still lack. `NotOurs`: the objects that it refused."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from kubectl_runtime.runtime.conditions import NeverReady, rule_of
 from kubectl_runtime.runtime.logs import said
 
 MOST_NAMED = 5
-"""Children that a text names; further ones are counted."""
+"""The most children that a text names; further children are only counted."""
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A child that was not touched, because `ref` is an object with another owner; `whose` names that owner."""
+    """A child that was not touched because `ref` is an object of another owner; `whose` names that owner."""
 
     ref: ObjectRef
     whose: str
@@ -34,9 +34,9 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class Contested(msgspec.Struct, frozen=True):
-    """A child that was left as it is, since another field manager takes our fields by force again and again.
+    """A child that was left unchanged because another field manager takes our fields by force again and again.
 
-    `manager` is that manager, and `fields` are the paths, such as `.spec.replicas`.
+    `manager` is the other manager. `fields` are the paths of the fields, such as `.spec.replicas`.
     """
 
     ref: ObjectRef
@@ -53,10 +53,10 @@ class Contested(msgspec.Struct, frozen=True):
 
 
 class Children(msgspec.Struct):
-    """The result of `ensure`, as refs of the children: `created`, `changed`, `unchanged`, `pruned`; `deleting`:
-    children that were not written because they are being deleted; `refused` and `contested`, with the reason.
+    """The result of `ensure`: refs of the children, by what was done with each child.
 
-    `ready` and `waiting_for()` show what the children lack. It belongs to the run that made it.
+    `ready` and `waiting_for()` tell whether the children are ready, and what they lack. Use the result only in the run
+    that made it.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> children = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
@@ -65,39 +65,40 @@ class Children(msgspec.Struct):
     """
 
     created: list[ObjectRef] = msgspec.field(default_factory=list)
-    """Created by this call."""
+    """Children that this call created."""
     changed: list[ObjectRef] = msgspec.field(default_factory=list)
-    """Applied by this call, which changed them."""
+    """Children that this call changed."""
     unchanged: list[ObjectRef] = msgspec.field(default_factory=list)
-    """Up to date: nothing was sent, or an apply that changed nothing."""
+    """Children that were up to date: nothing was sent, or the apply changed nothing."""
     deleting: list[ObjectRef] = msgspec.field(default_factory=list)
-    """Being deleted; their names are not free yet."""
+    """Children that were not written because they are being deleted, so that their names are not free yet."""
     refused: list[Refused] = msgspec.field(default_factory=list)
-    """Objects of others with these names, which `NotOurs` reports."""
+    """Children whose names belong to objects of other owners; `NotOurs` reports them."""
     contested: list[Contested] = msgspec.field(default_factory=list)
-    """Left alone, as another field manager takes their fields again and again."""
+    """Children that were left unchanged because another field manager takes their fields again and again."""
     pruned: list[ObjectRef] = msgspec.field(default_factory=list)
-    """No longer wanted, and deleted."""
+    """Former children that were deleted because they are no longer wanted."""
     owner_is_deleted: bool = False
-    """The owner is being deleted: nothing was done."""
+    """Whether the owner is being deleted, in which case nothing was done."""
     _shown: list[tuple[ObjectRef, Record | None]] = msgspec.field(default_factory=list)
 
     def show(self, ref: ObjectRef, record: Record | None) -> None:
-        """Add the state of a child: a whole object; None where only its metadata is known. For the library."""
+        """Add the state of a child: the whole object, or None if only its metadata is known. For internal use."""
         if rule_of(ref.resource.gvk) is not None:
             self._shown.append((ref, record))
 
     @property
     def ready(self) -> bool:
-        """Whether nothing is missing: see `waiting_for`."""
+        """Whether all children are ready; see `waiting_for`."""
         return not self.waiting_for()
 
     def waiting_for(self) -> str:
-        """The reasons why the children are not ready, as text; empty when they are.
+        """The reasons why children are not ready, as text; empty if all children are ready.
 
         Workloads (Deployment, StatefulSet, DaemonSet, ReplicaSet, Job, Pod) are ready by kubectl's rules, which read
-        their status: `owns(api, whole=True)` keeps it. Without it they count as not ready, and the text says so. Other
-        kinds are ready when they exist. Children that are refused, contested or being deleted are not.
+        the status. Only `owns(api, whole=True)` keeps the status; without it a workload counts as not ready, and the
+        text says so. Other kinds are ready when they exist. Children that are refused, contested or being deleted are
+        not ready.
         """
         return _first([text for _, text in self._lacking()])
 
@@ -138,15 +139,16 @@ def _lacks(ref: ObjectRef, record: Record | None) -> str:
         return rule(dynamic(ref.resource).from_record(record))
     except NeverReady as error:
         return str(error)
-    except KubeError as error:  # it does not decode
+    except KubeError as error:  # the object does not decode
         return described(error)
 
 
 class NotOurs(KubeError):
     """Some children's names are taken by objects that belong to another owner; these objects were not touched.
-    `refused` lists them with their owners. `children` is the result for the other children, which were made.
 
-    A retry succeeds only once the other object is gone. `ensure(..., adopt=True)` takes objects without a controller.
+    `refused` lists these objects with their owners. `children` is the full result: the other children were processed as
+    usual. A retry succeeds only once the other object is gone. `ensure(..., adopt=True)` takes objects without a
+    controller.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> try:
@@ -167,7 +169,7 @@ class NotOurs(KubeError):
 
 
 def whose(owner: Owner, seen: Seen) -> str:
-    """The owner of an object that is not ours, as the end of a sentence."""
+    """The owner of an object that is not ours, as the rest of a sentence that begins with the object."""
     controller = controller_in(seen.owners)
     if controller is not None and controller.uid != owner.uid:
         same = ", an earlier one of this name" if owner.is_itself(controller) else ""
