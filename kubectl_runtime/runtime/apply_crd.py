@@ -1,10 +1,10 @@
 """`apply_crd`: install the definition of your own kind, and wait until the kind can be used.
 
-It compares the definition with the one on the server: losses are logged, and a downgrade is refused unless it is
-allowed. It then applies the definition (after waiting, if the old one is being deleted), and waits until it is
-Established and until discovery names the kind, which follows a moment later. Warnings of the server are logged, as for
-every call. If a cluster has several API servers, each of them begins to serve the kind at its own time; the wait covers
-only the API server that answers.
+The call first compares the definition with the server's: it logs the losses, and refuses a downgrade unless the caller
+allows it. If the old definition is being deleted, the call waits for its end. It then applies the new definition, and
+waits until the definition is Established and discovery lists the kind, which follows a moment later. If a cluster has
+several API servers, each begins to serve the kind at its own time; the wait covers only the API server that answers.
+Warnings of the server are logged, as for every call.
 """
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
 _TIME_TO_JUDGE = 5.0
-"""Seconds for the server to check names again that it has refused before; it takes milliseconds."""
+"""Seconds that the server gets to check refused names again; the check takes milliseconds."""
 
 _MOST_LOSSES = 20
 """How many losses the log lists one by one."""
 
 
 class DowngradeError(KubeError):
-    """The definition on the server is newer than the one to apply; `losses` lists what would be removed.
+    """The definition on the server is newer than the one to apply; `losses` lists what the older one would remove.
 
     >>> issubclass(DowngradeError, KubeError)
     True
@@ -62,17 +62,17 @@ class DowngradeError(KubeError):
 def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *, timeout: Duration = 30,
               field_manager: str = "kubectl_runtime", force: bool = False, allow_downgrade: bool = False,
               stop: StopToken | None = None) -> CustomResourceDefinition:
-    """Apply the CustomResourceDefinition of `kind` and block until objects of it can be made. Returns the definition.
+    """Apply the CustomResourceDefinition of `kind` and block until its objects can be created. Returns the definition.
 
     `kind`: a class, or a definition as a dict, for example from `merge_crds`. One warning lists the versions,
     subresources, fields and values that the definition removes from the server's definition. A definition whose newest
-    or stored version is older than the server's is refused with DowngradeError before anything is sent, unless
-    `allow_downgrade`: most likely it belongs to an older program.
+    or stored version is older than the server's most likely belongs to an older program: it is refused with
+    DowngradeError before anything is sent, unless `allow_downgrade` is set.
 
-    `timeout`: seconds or `timedelta`, for all of it. Raises WaitFailed, with the reason, when another kind has its
-    names; WaitTimeout and WaitStopped, with the conditions of the definition; ApiError when it is refused, or another
-    manager owns a field of it and `force` does not take it; TypeError for a type without a schema. Needs the verbs
-    create, get, patch, list and watch on customresourcedefinitions.
+    `timeout`: seconds or `timedelta`, for the whole call. Raises WaitFailed, with the reason, when another kind has the
+    same names; WaitTimeout or WaitStopped, with the conditions of the definition; ApiError when the server refuses the
+    definition, or when another manager owns one of its fields and `force` is not set; TypeError for a type without a
+    schema. Needs the verbs create, get, patch, list and watch on customresourcedefinitions.
 
     >>> class Size(Struct):
     ...     size: int
@@ -93,10 +93,10 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     while crd.deletion_timestamp is not None:
         await_condition(crds, crd.name, is_deleted(crd.uid), timeout=left.seconds(), stop=stop)
         crd = crds.apply(definition, field_manager=field_manager, force=force)
-    if names_refused(there):  # maybe of the definition before: give the server a moment to check the names again
+    if names_refused(there):  # perhaps those of the old definition: give the server a moment to check again
         refused = condition_of(there, "NamesAccepted")
         with suppress(WaitTimeout):
-            await_condition(crds, crd.name, Described("its names are judged again", lambda crd: crd is None or
+            await_condition(crds, crd.name, Described("its names are checked again", lambda crd: crd is None or
                             condition_of(crd, "NamesAccepted") != refused), stop=stop,
                             timeout=min(_TIME_TO_JUDGE, left.seconds()))
     established = await_condition(crds, crd.name, is_crd_established, timeout=left.seconds(), stop=stop)
@@ -107,7 +107,7 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
 
 
 def _definition(kind: type[CustomResource] | Mapping[str, Any]) -> tuple[dict[str, Any], list[ApiResource]]:
-    """The definition, and the kinds that it serves. Raises RequestError."""
+    """Returns the definition, and the kinds that it serves. Raises RequestError."""
     if isinstance(kind, Mapping):
         definition = dict(kind)
     elif isinstance(kind, type) and issubclass(kind, CustomResource):
@@ -124,7 +124,7 @@ def _definition(kind: type[CustomResource] | Mapping[str, Any]) -> tuple[dict[st
 
 
 def _look_before(there: CustomResourceDefinition | None, definition: dict[str, Any], *, allow_downgrade: bool) -> None:
-    """Warn about what is removed from the definition on the server. Raises DowngradeError."""
+    """Warn about the parts that the server's definition loses. Raises DowngradeError for a downgrade."""
     if there is None or there.deletion_timestamp is not None:
         return
     found = losses(there.to_dict(), definition)
@@ -139,7 +139,7 @@ def _look_before(there: CustomResourceDefinition | None, definition: dict[str, A
 
 
 class TimeLeft:
-    """The rest of `span` seconds. It is never 0, so that a wait still reads once."""
+    """The time that is left of `span` seconds. It is never 0, so that a wait still reads once."""
 
     def __init__(self, clock: Clock, span: float) -> None:
         self.span = span
@@ -147,7 +147,7 @@ class TimeLeft:
         self.end = clock.monotonic() + self.span
 
     def seconds(self) -> float:
-        """The seconds that are left; 0.001 when none are."""
+        """The seconds that are left; 0.001 after the end."""
         return max(0.001, self.end - self._clock.monotonic())
 
     def is_over(self) -> bool:
@@ -156,7 +156,7 @@ class TimeLeft:
 
 
 def await_served(client: Client, resource: ApiResource, crd: Resource, left: TimeLeft, stop: StopToken | None) -> None:
-    """Block until the server's discovery names `resource`, which the established `crd` defines. Raises WaitTimeout when
+    """Block until the server's discovery lists `resource`, which the established `crd` defines. Raises WaitTimeout when
     the time is over, and WaitStopped when `stop` is set."""
     waiting = stop or StopToken(clock=client.clock)
     pause = _FIRST_PAUSE
@@ -169,7 +169,7 @@ def await_served(client: Client, resource: ApiResource, crd: Resource, left: Tim
             trouble = str(error)
         what = f"apply {crd.ref}: it is established, but discovery of {resource.api_version} does not name " \
                f"{resource.plural}"
-        more = f"; it failed last: {trouble}" if trouble else ""
+        more = f"; the last error: {trouble}" if trouble else ""
         if waiting.is_set():
             raise WaitStopped(f"{what} when the wait was stopped ({waiting.reason}){more}", "served", crd, trouble)
         if left.is_over():

@@ -1,4 +1,4 @@
-"""Conditions for `await_condition`: functions from the object, or None while it does not exist, to a bool.
+"""Conditions for `await_condition`: functions that take the object (None if it does not exist) and return a bool.
 
     is_created                             it exists
     is_deleted(uid)                        it does not exist, or has another uid: a new object of the same name
@@ -9,21 +9,21 @@
     is_crd_established                     a CustomResourceDefinition's condition Established is True
     is_service_loadbalancer_provisioned    a Service of type LoadBalancer has its addresses; other types need none
     is_ingress_provisioned                 an Ingress has its addresses
-    has("Ready"), has("Ready", "False")    its condition of this type has this status, for its present spec
+    has("Ready"), has("Ready", "False")    its condition of this type has this status for its current spec
     all_of(a, b, …), any_of(a, b, …), not_(a)
 
-Any function of that shape is a condition as well. A wait for some of these gives up when the object can never fulfil
-them (`why_never`). They read the object's plain form, so they work for every class of the kind and for
-`DynamicObject`s; absent and null values count as not yet. All raise DecodeError for an object that does not decode.
-Pure functions, safe from any thread. Meaning and names are kube-rs's (`kube::runtime::wait::conditions`), with two
-differences: an empty list of addresses provisions nothing, and a Deployment whose controller has not seen the latest
-change is not complete.
+Any other function with this signature is a condition, too. A wait gives up when its condition can never become true, if
+the condition can recognise that (`why_never`). Conditions read the object's plain form, so they work for every class of
+the kind and for `DynamicObject`s. While a value is absent or null, the condition is false. All conditions raise
+DecodeError for an object that does not decode. They are pure functions, safe from any thread. Names and meaning are
+those of kube-rs (`kube::runtime::wait::conditions`), with two differences: an object with an empty list of addresses is
+not provisioned, and a Deployment whose controller has not seen the latest change is not complete.
 
-`rule_of` returns what is missing until a workload is ready: the latest version of a Deployment, StatefulSet or
-DaemonSet is rolled out (kubectl's `pkg/polymorphichelpers/rollout_status.go`); all replicas of a ReplicaSet or
-ReplicationController are ready; a Job is complete or suspended; a Pod is ready or has succeeded. A failed object raises
-`NeverReady`. Two differences from kubectl: a paused Deployment counts as ready, and with the strategy OnDelete only the
-number of ready replicas counts.
+`rule_of` returns a function that names what a workload still lacks to be ready. A workload is ready when the latest
+version of a Deployment, StatefulSet or DaemonSet is rolled out (kubectl's `pkg/polymorphichelpers/rollout_status.go`),
+all replicas of a ReplicaSet or ReplicationController are ready, a Job is complete or suspended, or a Pod is ready or
+has succeeded. For a failed object the function raises `NeverReady`. Two differences from kubectl: a paused Deployment
+counts as ready, and with the strategy OnDelete only the number of ready replicas counts.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from kubectl_runtime.core.meta.metav1 import STATUSES
 from kubectl_runtime.core.objects.resource import Resource
 
 Missing: TypeAlias = Callable[[Any], str]
-"""From the object, or None while it does not exist, to what is missing; empty when nothing is."""
+"""A function that takes the object (None if it does not exist) and returns what it lacks; empty if it is ready."""
 
 ABSENT = "it does not exist"
 
@@ -58,12 +58,12 @@ class NeverReady(KubeError):
 
 
 def rule_of(gvk: GroupVersionKind) -> Missing | None:
-    """The rule that returns what an object of this kind still lacks; None for an unknown kind."""
+    """The function that returns what an object of this kind still lacks to be ready; None for an unknown kind."""
     return RULES.get((gvk.group, gvk.kind))
 
 
 def rollout_failure(obj: Any) -> str:
-    """Why the latest rollout of a Deployment failed; empty while it has not."""
+    """Why the latest rollout of a Deployment failed; empty if it has not failed."""
     progressing = condition_of(obj, "Progressing")
     if progressing.get("reason") != "ProgressDeadlineExceeded" or not is_current(obj, progressing):
         return ""
@@ -71,7 +71,7 @@ def rollout_failure(obj: Any) -> str:
 
 
 def job_failure(obj: Any) -> str:
-    """Why a Job failed; empty while it has not."""
+    """Why a Job failed; empty if it has not failed."""
     if not holds(obj, "Failed"):
         return ""
     failed = condition_of(obj, "Failed")
@@ -79,7 +79,7 @@ def job_failure(obj: Any) -> str:
 
 
 def names_refused(obj: Any) -> str:
-    """Why the names of a CustomResourceDefinition are not accepted, so that it is not established; empty otherwise."""
+    """Why the server does not accept the names of a CustomResourceDefinition; empty if it accepts them."""
     if holds(obj, "Established") or not holds(obj, "NamesAccepted", "False"):
         return ""
     names = condition_of(obj, "NamesAccepted")
@@ -152,7 +152,8 @@ def _pod(obj: Any) -> str:
 
 
 def _observed(missing: Missing, *, always: bool = True) -> Missing:
-    """Call `missing` only if the status is about the latest generation. `always`: the controller always reports it."""
+    """Call `missing` once the status is about the latest generation. `always`: the kind always has
+    observedGeneration."""
     def checked(obj: Resource | None) -> str:
         if obj is None:
             return ABSENT
@@ -177,7 +178,7 @@ RULES: dict[tuple[str, str], Missing] = {
 
 
 Condition: TypeAlias = Callable[[Any], bool]
-"""From the object, or None while it does not exist, to whether it fulfils the condition."""
+"""A function that takes the object (None if it does not exist) and returns whether it fulfils the condition."""
 
 
 class OfExisting(Protocol):
@@ -197,11 +198,11 @@ def _of_existing(condition: Condition) -> OfExisting:
 
 
 WhyNever: TypeAlias = Callable[[Any], str]
-"""From an object to why it can never fulfil a condition; empty while it can."""
+"""A function that returns why an object can never fulfil a condition; empty if it can."""
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A condition made from arguments, which `str` shows. `never`: why it can never become true."""
+    """A condition made from arguments, which `str` shows. `never`: returns why an object can never fulfil it."""
 
     text: str
     check: Condition
@@ -215,7 +216,7 @@ class Described(msgspec.Struct, frozen=True):
 
 
 def name_of(condition: Condition) -> str:
-    """The name of a condition in messages: that of a function, or the place of a lambda in the source."""
+    """The name of a condition in messages: the function's name, or where in the source a lambda is."""
     if isinstance(condition, Described):
         return condition.text
     code, name = getattr(condition, "__code__", None), getattr(condition, "__name__", "")
@@ -244,13 +245,13 @@ def is_ready(obj: Any) -> bool:
     """True if the object is ready: a Deployment, StatefulSet or DaemonSet that is rolled out and scaled to its present
     spec, as in kubectl's `rollout status`; a ReplicaSet with all its replicas; a complete Job; a Pod that is ready or
     has succeeded. Raises a KubeError if the object can never be ready, such as a Job that failed, and RequestError for
-    another kind, for which `has("Ready")` reads the condition."""
+    any other kind: use `has("Ready")` for such a kind."""
     if obj is None:
         return False
     rule = rule_of(obj.api_resource.gvk)
     if rule is None:
         known = ", ".join(kind for _, kind in RULES)
-        raise RequestError(f'is_ready knows {known}, not {obj.api_resource.kind}: has("Ready") reads its condition')
+        raise RequestError(f'is_ready knows {known}, not {obj.api_resource.kind}: use has("Ready")')
     return not rule(obj)
 
 
@@ -262,7 +263,7 @@ def is_pod_running(obj: Any) -> bool:
 
 @_of_existing
 def is_job_completed(obj: Any) -> bool:
-    """True of a Job that succeeded. A wait gives up when it failed: WaitFailed, with the reason."""
+    """True of a Job that succeeded. When the Job has failed, a wait raises WaitFailed with the reason."""
     return holds(obj, "Complete")
 
 
@@ -270,7 +271,7 @@ def is_job_completed(obj: Any) -> bool:
 def is_deployment_completed(obj: Any) -> bool:
     """True for a Deployment whose Pods all have its latest version and are available: the condition Progressing is True
     with the reason NewReplicaSetAvailable, for the latest generation. It stays true while the Deployment is scaled up:
-    `is_ready` waits for the new replicas, too. A wait gives up when the rollout exceeded its progress deadline:
+    `is_ready` waits for the new replicas, too. When the rollout exceeds its progress deadline, a wait raises
     WaitFailed.
     """
     return holds(obj, "Progressing") and condition_of(obj, "Progressing").get("reason") == "NewReplicaSetAvailable"
@@ -278,15 +279,15 @@ def is_deployment_completed(obj: Any) -> bool:
 
 @_of_existing
 def is_crd_established(obj: Any) -> bool:
-    """True of a CustomResourceDefinition whose kind the server has accepted. It may not be served yet, which
-    `apply_crd` waits for as well. A wait gives up when its names are taken: WaitFailed."""
+    """True of a CustomResourceDefinition whose kind the server has accepted. The kind may not be served yet;
+    `apply_crd` waits for that, too. When another kind has taken the names, a wait raises WaitFailed."""
     return holds(obj, "Established")
 
 
 @_of_existing
 def is_service_loadbalancer_provisioned(obj: Any) -> bool:
-    """True of a Service of type LoadBalancer with at least one address, and an IP or a host name in each; and of a
-    Service of any other type."""
+    """True of a Service of type LoadBalancer that has addresses, each with an IP or a host name; and of a Service of
+    any other type."""
     if obj is None:
         return False
     if part_of(obj, "spec").get("type") != "LoadBalancer":
@@ -296,14 +297,15 @@ def is_service_loadbalancer_provisioned(obj: Any) -> bool:
 
 @_of_existing
 def is_ingress_provisioned(obj: Any) -> bool:
-    """True of an Ingress with at least one address, and an IP or a host name in each."""
+    """True of an Ingress that has addresses, each with an IP or a host name."""
     return _has_addresses(obj)
 
 
 def has(kind: str, status: str = "True") -> OfExisting:
     """True when `status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown"), as
-    `kubectl wait --for=condition=Ready`. An entry about an earlier spec does not count, by its observedGeneration, or
-    without one by that of the status. Raises RequestError for another status, and for a type that is not text."""
+    `kubectl wait --for=condition=Ready`. An entry about an earlier spec does not count. The entry's observedGeneration
+    decides; if it has none, the status's does. Raises RequestError for another status, and for a type that is not
+    text."""
     if not (isinstance(kind, str) and kind and status in STATUSES):
         raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
                            f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')
@@ -329,7 +331,7 @@ def any_of(first: OfExisting, *more: OfExisting) -> OfExisting: ...
 def any_of(first: Condition, *more: Condition) -> Condition: ...
 def any_of(first: Condition, *more: Condition) -> Condition:
     """The condition that at least one of `conditions` is true; they are called in order until one is true. A wait gives
-    up when none can become true any more."""
+    up when none of them can become true any more."""
     conditions = (first, *more)
 
     def never(obj: Any) -> str:
@@ -345,8 +347,8 @@ def not_(condition: Condition) -> Condition:
 
 
 def why_never(condition: Condition, obj: Any) -> str:
-    """The reason why `condition` can never become true for an object; empty while it can, and when that is unknown. A
-    wait gives up then. Raises DecodeError."""
+    """The reason why `condition` can never become true for an object; empty if it can, or if that is unknown. A wait
+    gives up when there is a reason. Raises DecodeError."""
     if obj is None:
         return ""
     if isinstance(condition, Described):

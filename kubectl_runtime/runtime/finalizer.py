@@ -1,37 +1,38 @@
-"""`finalizer` and `FinalizingReconciler`: clean up external resources of an object before the object is deleted.
+"""`finalizer` and `FinalizingReconciler`: clean up an object's external resources before the object is deleted.
 
 What one run does. "Ours": our finalizer is on the object. "Terminating": its deletion was requested.
 
     ours   terminating   what happens
-    no     no            add ours, then `apply` in the same run, with the object that the server returned
-    yes    no            `apply`
-    yes    yes           read the object live, then `cleanup` with it. `await_change`: done, so remove ours; `requeue`:
-                         not done, ours stays and `cleanup` is called again later; an exception: ours stays
+    no     no            our finalizer is added; the same run calls `apply` with the object that the server returned
+    yes    no            `apply` is called
+    yes    yes           the object is read live, and `cleanup` is called with it. If `cleanup` returns `await_change`,
+                         our finalizer is removed. If it returns `requeue`, our finalizer stays and `cleanup` is called
+                         again later. If it raises, our finalizer stays
     no     yes           nothing is called or written: another finalizer holds the object
 
-Each patch of the finalizers has a `test` of the uid. A patch that adds our finalizer tests the whole list as it was
-read. A patch that removes it tests only the removed entries, so other changes of the object never prevent the removal,
-and other finalizers stay. In a controller's run, the patch that adds our finalizer first tests the resourceVersion that
-the run was given. If the test succeeds, the change leads to no further run.
+Each patch of the finalizers tests the uid. A patch that adds our finalizer also tests the whole list of finalizers as
+it was read. A patch that removes our finalizer tests only the removed entries, so other changes of the object never
+prevent the removal, and other finalizers stay. In a controller's run, the first patch that adds our finalizer also
+tests the resourceVersion that the run was given. If that patch succeeds, the change leads to no further run.
 
     outcome of a patch                what follows
-    done                              go on
+    success                           the run goes on
     not found                         the object is gone: nothing more to do
-    a `test` failed (422), conflict   quietly: read the object live, and go by the table above. If it is gone, or is a
-                                      new object of the name: nothing. If the finalizers are as wanted: go on
-    no answer, though it may be       the same: only the live object shows the outcome
-    carried out
-    refused, but the live object      the server has another reason, which is raised
-    passes the tests
-    any other error                   raised
+    a `test` failed (422), conflict   the object is read live, without an error. If it is gone or was re-created,
+                                      nothing more to do. If its finalizers are as wanted, the run goes on. Otherwise
+                                      the table above applies to the live object
+    no answer                         the same: the patch may have been carried out, and only the live object shows it
+    422, but the live object passes   the server had another reason, so the error is raised
+    the tests
+    any other error                   the error is raised
 
-So, unless others remove our finalizer, what `apply` has begun is cleaned up before the object is gone, even if the
-program dies between any two steps; and `cleanup` never runs for an object whose name has passed to a new one. User code
-must allow that `apply` and `cleanup` are repeated, and that **`cleanup` is called for an object that was never
-applied** (the program died in between), so a missing thing is no failure.
+So, unless other clients remove our finalizer, everything that `apply` has begun is cleaned up before the object is
+gone, even if the program dies between any two steps. `cleanup` never runs for a new object of the same name. User code
+must allow that `apply` and `cleanup` are repeated, and that **`cleanup` is called for an object for which `apply` never
+ran** (the program died in between). So `cleanup` must not fail when the external resource does not exist.
 
-Do not use a finalizer with `ListSemantic.ANY`: the watch may begin in the past, so `apply` may run for an object that
-is gone.
+Do not use a finalizer with `ListSemantic.ANY`: such a watch may begin in the past, so `apply` may run for an object
+that is gone.
 
 RBAC: `patch` on the kind, and `get` for the live reads. Adding the finalizer costs one request per object, removing it
 costs two.
@@ -69,13 +70,13 @@ from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconc
 log = guarded_logger(__name__)
 
 ATTEMPTS = 5
-"""Patches per change until it counts as a conflict. Each is made from a live read, so other writers won this often."""
+"""The number of patches per change before a conflict is raised; each but the first follows a live read."""
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_NAME = re.compile(rf"(?=[^/]{{1,253}}/){_LABEL}(\.{_LABEL})*/(?=.{{1,63}}\Z)"
                              r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]|"
                              rf"(?=.{{1,63}}\Z){_LABEL}(\.{_LABEL})+")
-"""Kubernetes' rule for finalizers: a DNS subdomain, a slash, up to 63 characters. Words without a dot are reserved for
+"""Kubernetes' rule for finalizers: a DNS subdomain, a slash, up to 63 characters. Names without a dot are reserved for
 Kubernetes."""
 _FINALIZERS = pointer("metadata", "finalizers")
 
@@ -111,17 +112,18 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
               cleanup: Callable[[F], Action]) -> Action:
     """Reconcile `obj` under the finalizer `name`: call `apply`, or `cleanup` when the object is being deleted.
 
-    `api` is an Api of the kind, in the namespace of `obj` or in all. `name` must be yours alone, such as
-    `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that they get: it may be newer than
-    `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up. `Action.requeue(seconds)` keeps the
-    object and calls `cleanup` again after that time. Both may be called again at any time, and `cleanup` also for an
-    object that `apply` never saw. Unless others remove the finalizer, the object stays until `cleanup` is done.
+    `api` is an Api of the kind, for the namespace of `obj` or for all namespaces. No other program may use `name`, for
+    example `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that is passed to them, which
+    may be newer than `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up.
+    `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. Both may be called again at
+    any time. `cleanup` may also be called for an object that `apply` never saw. Unless other clients remove the
+    finalizer, the object stays until `cleanup` is done.
 
-    Returns what `apply` or `cleanup` returned, or `Action.await_change()` when there was nothing to call. Blocks for
-    the requests and the call; safe from any thread. Raises what these two raise; ApiError (a conflict when the
-    finalizers keep changing), TransportError; RequestError, before any request, for a name that the server would
-    refuse, an object that was never on the server, an Api of another kind or namespace; TypeError when `cleanup`
-    returns no Action.
+    Returns what `apply` or `cleanup` returned, or `Action.await_change()` when neither was called. Blocks for the
+    requests and the call; safe from any thread. Raises whatever `apply` or `cleanup` raises; ApiError (a conflict when
+    the finalizers keep changing) and TransportError; TypeError when `cleanup` returns no Action. Raises RequestError,
+    before any request, for a name that the server would refuse, for an object that was never on the server, and for an
+    Api of another kind or namespace.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> finalizer(maps, "example.com/cleanup", maps.get("settings"),
@@ -148,31 +150,30 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     action = cleanup(now)
     if not isinstance(action, Action):
         raise TypeError(f"the cleanup for the finalizer {name} returned {type(action).__name__} for {target.ref}: "
-                        "return Action.await_change() when all is clean, Action.requeue(seconds) to be called again")
+                        "return Action.await_change() when all is cleaned up, Action.requeue(seconds) to try again")
     if action.requeue_after is None:
         target.without_finalizer(now)
         run: Any = current_run()
         if run is not None and run.key == target.ref.key:
-            run.ends_reads = True  # what the cleanup has read is no dependency
-        log.debug("%s is cleaned up: the finalizer %s is removed", target.ref, name)
+            run.ends_reads = True  # the reads of `cleanup` are not dependencies of the run
+        log.debug("%s is cleaned up: removed the finalizer %s", target.ref, name)
     return action
 
 
 class FinalizingReconciler(Reconciler[F], Generic[F]):
-    """A reconciler that adds and removes the finalizer `finalizer_name`, with two methods to define: `apply` and
-    `cleanup`.
+    """A reconciler that manages the finalizer `finalizer_name`. Subclasses define `apply` and `cleanup`.
 
     `apply` is called while the object exists, `cleanup` when it is being deleted; see `finalizer` for the guarantees.
-    It uses the controller's client and kind. It also works in a controller that watches only metadata, or only some
-    fields (`with_fields`). A `finalizer_name` that the server would refuse raises RequestError when the class is made,
-    a missing one when an instance is made.
+    The reconciler uses the controller's client and kind. It also works in a controller that watches only metadata, or
+    only some fields (`with_fields`). A `finalizer_name` that the server would refuse raises RequestError when the class
+    is defined; a missing `finalizer_name` raises it when an instance is made.
 
     >>> class Databases(FinalizingReconciler[ConfigMap]):
     ...     finalizer_name = "databases.example.com/cleanup"
     ...     def apply(self, obj, ctx):
-    ...         return Action.requeue(300)              # create it, or check that it exists
+    ...         return Action.requeue(300)              # create the database, or check that it exists
     ...     def cleanup(self, obj, ctx):
-    ...         return Action.await_change()            # it is gone: the object may go, too
+    ...         return Action.await_change()            # the database is gone: the object may go, too
     """
 
     finalizer_name: ClassVar[str] = ""
@@ -188,35 +189,35 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
     @abstractmethod
     def apply(self, obj: F, ctx: Context[Any]) -> Action:
-        """Reconcile an object that has the finalizer and is not being deleted; as `Reconciler.reconcile` otherwise."""
+        """Like `Reconciler.reconcile`, for an object that has the finalizer and is not being deleted."""
 
     @abstractmethod
     def cleanup(self, obj: F, ctx: Context[Any]) -> Action:
-        """Remove what `apply` has made elsewhere. `apply` may never have been called: a missing thing is no failure.
+        """Remove what `apply` has created. It may never have been called, so nothing may exist: that is no failure.
 
-        Returns `Action.await_change()` when all of it is gone; then the finalizer is removed, and the server deletes
+        Returns `Action.await_change()` when everything is gone: the finalizer is then removed, and the server deletes
         the object. `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. An exception
-        does the same, with backoff.
+        also keeps the object, and `cleanup` is called again with backoff.
         """
 
     def reconcile(self, obj: F, ctx: Context[Any]) -> Action:
-        """Call `apply`, or `cleanup` when the object is being deleted, under the finalizer. Not to be overridden."""
+        """Call `apply`, or `cleanup` when the object is being deleted, under the finalizer. Do not override it."""
         return finalizer(_api_of(obj, ctx), self.finalizer_name, obj, apply=lambda now: self.apply(now, ctx),
                          cleanup=lambda now: self.cleanup(now, ctx))
 
 
 def check_finalizer_name(name: str) -> None:
-    """Raise RequestError, with a remedy, unless the server accepts `name` as the finalizer of a controller. A domain
-    without a slash (`documents.kube.rs`) passes: servers accept it for custom resources."""
+    """Raise RequestError, with a remedy, unless servers accept `name` as a finalizer. A domain without a slash
+    (`documents.kube.rs`) passes, because servers accept it for custom resources."""
     if not (isinstance(name, str) and _QUALIFIED_NAME.fullmatch(name)):
         raise RequestError(f"{name!r} is not a name for a finalizer: write a domain of yours, a slash, and at most 63 "
                            "letters, digits, '-', '_' or '.', as in 'databases.example.com/cleanup'")
 
 
 def _check_bare_name(name: str, resource: ApiResource) -> None:
-    """Refuse such a name for built-in kinds, and warn about it for other kinds, as the server does."""
+    """Refuse a name without a slash for built-in kinds, and warn about it for other kinds, as the server does."""
     if "." not in resource.group or resource.group.endswith(".k8s.io"):
-        raise RequestError(f"{name!r} is not a name for a finalizer of a {resource.kind}: the API's own kinds want a "
+        raise RequestError(f"{name!r} is not a name for a finalizer of a {resource.kind}: built-in kinds need a "
                            f"domain of yours, a slash and a name, as in '{name}/cleanup'")
     if name not in _warned:
         _warned.add(name)
@@ -230,7 +231,7 @@ _warned: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class _Target(Generic[F]):
-    """One object on the server, distinguished from namesakes by its uid, and our finalizer on it."""
+    """Our finalizer on one object. The uid distinguishes the object from others of the same name."""
 
     api: Api[F]
     finalizer: str
@@ -242,35 +243,33 @@ class _Target(Generic[F]):
         return ObjectRef(self.api.resource, self.name, self.api.namespace)
 
     def read(self) -> F | None:
-        """The object as it is now; None when it is gone, even if there is a new object of its name."""
+        """The live object; None when it is gone, even if a new object has its name."""
         live = self.api.get_opt(self.name)
         return live if live is not None and live.uid == self.uid else None
 
     def with_finalizer(self, seen: F) -> F | None:
-        """Add our finalizer. Returns the object, without it if it is terminating already; None when it is gone."""
+        """Add our finalizer, unless the object is terminating. Returns the object; None when it is gone."""
         return self._change(seen, lambda obj: self.finalizer in obj.finalizers or _is_terminating(obj), self._adding)
 
     def without_finalizer(self, seen: F) -> None:
-        """Returns when our finalizer is not on the object, or the object is gone."""
+        """Remove our finalizer. Returns once the object lacks it or is gone."""
         self._change(seen, lambda obj: self.finalizer not in obj.finalizers, self._removing)
 
     def _adding(self, seen: F) -> list[dict[str, Any]]:
-        if not seen.finalizers:  # an absent list passes a test against null, and null is how it is tested
+        if not seen.finalizers:  # a test against null succeeds for an absent list
             return [_operation("test", _FINALIZERS, None), _operation("add", _FINALIZERS, [self.finalizer])]
         return [_operation("test", _FINALIZERS, list(seen.finalizers)),
                 _operation("add", _FINALIZERS + pointer("-"), self.finalizer)]
 
     def _removing(self, seen: F) -> list[dict[str, Any]]:
-        """Remove all entries of ours, since servers allow duplicates; from the end, so that no index moves."""
+        """Remove all entries of our finalizer, since servers allow duplicates; from the end, so that no index moves."""
         places = [_FINALIZERS + pointer(index) for index, held in enumerate(seen.finalizers) if held == self.finalizer]
         return [operation for place in reversed(places)
                 for operation in (_operation("test", place, self.finalizer), {"op": "remove", "path": place})]
 
     def _change(self, seen: F, done: Callable[[F], bool],
                 operations: Callable[[F], Sequence[dict[str, Any]]]) -> F | None:
-        """Repeat the patch until `done`, as in the second table of the module. Returns the newest object; None when it
-        is gone.
-        """
+        """Repeat the patch until `done`, by the module's second table. Returns the newest object; None: it is gone."""
         refused: ApiError | OutcomeUnknownError
         version = self._given_version(seen) if operations == self._adding else ""
         for _ in range(ATTEMPTS):
@@ -288,7 +287,7 @@ class _Target(Generic[F]):
                 if not is_lost_test(error):
                     raise
                 refused = error
-            log.debug("%s has to be read: %s", self.ref, refused)
+            log.debug("reading %s again: %s", self.ref, refused)
             live = self.read()
             if live is None:
                 return None
@@ -300,17 +299,17 @@ class _Target(Generic[F]):
             seen = live
         if isinstance(refused, OutcomeUnknownError):
             raise refused
-        said = f"other writes were faster {ATTEMPTS} times: {message_of(refused.status)}"
+        said = f"other clients wrote first {ATTEMPTS} times: {message_of(refused.status)}"
         raise ApiError(Status(status="Failure", reason="Conflict", code=409, message=said), refused.operation)
 
 
     def _given_version(self, seen: F) -> str:
-        """The version of `seen`, if it is the object that a controller's run was given; else empty."""
+        """The version of `seen` if a controller's run was given this object in this version; otherwise empty."""
         run, version = current_run(), getattr(seen, "resource_version", "")
         return version if run is not None and run.is_given(self.uid, version) else ""
 
     def _patched(self, version: str, operations: Sequence[dict[str, Any]]) -> F:
-        """The object that the patch returned. `version`: the version to test; empty: no test of the version."""
+        """Send the patch; returns its object. `version`: the version that the patch tests; empty: it tests none."""
         guards = [_operation("test", pointer("metadata", "uid"), self.uid)]
         if version:
             guards.append(_operation("test", pointer("metadata", "resourceVersion"), version))
@@ -329,18 +328,18 @@ def _is_terminating(obj: Finalizable) -> bool:
 
 
 def _api_at(api: Api[F], obj: F) -> Api[F]:
-    """`api` in the namespace of `obj`. Raises RequestError when `obj` is not there."""
+    """`api` in the namespace of `obj`. Raises RequestError when `api` does not cover `obj`."""
     resource = getattr(obj, "api_resource", api.resource)  # views do not know their kind
     if (resource.group, resource.kind) != (api.resource.group, api.resource.kind):
-        raise RequestError(f"{api} holds no {resource.kind}: give finalizer() an Api of the object's own kind")
+        raise RequestError(f"{api} is not an Api of {resource.kind}: give finalizer() an Api of the object's own kind")
     if not obj.name or not obj.uid:
         raise RequestError(f"this {resource.kind} has no name and uid from the server yet: a finalizer is for an "
                            "object that a controller watches or that Api.get returned")
     if api.namespace == obj.namespace:
         return api
     if api.namespace is not None:
-        raise RequestError(f"{api} does not hold {obj.name} of namespace {obj.namespace}: give finalizer() an Api "
-                           "of the object's own namespace, or of all")
+        raise RequestError(f"{api} does not cover {obj.name} of namespace {obj.namespace}: give finalizer() an Api "
+                           "of the object's own namespace, or of all namespaces")
     return Api(api.client, api.kind, replace(api.place, namespace=obj.namespace), api.form)
 
 

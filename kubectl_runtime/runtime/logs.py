@@ -1,22 +1,22 @@
-"""Log lines that name their run, and levels by environment variable. Standard `logging` throughout.
+"""Log lines that name their run, and log levels from an environment variable; all with the standard `logging`.
 
     from kubectl_runtime.observe import logs
-    logs.setup()                       # lines to stderr, levels from KUBECTL_RUNTIME_LOG, info without it
-    logs.setup(json=True)              # one JSON object a line
+    logs.setup()                       # lines to stderr, levels from KUBECTL_RUNTIME_LOG (default: info)
+    logs.setup(json=True)              # one JSON object per line
 
-    KUBECTL_RUNTIME_LOG=debug                              everything of the library
-    KUBECTL_RUNTIME_LOG=info,controller.cmg=debug          one controller's runs in detail: a line for each
-    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger by name; the library's without its prefix
+    KUBECTL_RUNTIME_LOG=debug                              all log lines of the library
+    KUBECTL_RUNTIME_LOG=info,controller.cmg=debug          also a line for each run of the controller cmg
+    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger by name; the library's without prefix
 
-`kubectl_runtime.controller.NAME` is the logger of a controller and its runs; modules use their own name.
+A controller and its runs use the logger `kubectl_runtime.controller.NAME`; a module uses the logger of its name.
 
-`RunFilter`, which `setup` puts on its handler, gives each record that is made inside a run these attributes; add one to
-each handler of your own. Nothing is installed at import.
+`RunFilter` gives each record that is made inside a run the attributes below. `setup` adds a `RunFilter` to its handler;
+add one to each handler of your own. Nothing is installed at import.
 
     controller, kind, namespace, object_name, reconcile_id, reason, ref
     trace_id, span_id                   of traced runs (see `Tracing`)
 
-(`name` is the logger's, so the object's is `object_name`; in JSON they are `logger` and `name`.)
+A record's `name` is the logger's name, so the object's name is `object_name`. In JSON these are `logger` and `name`.
 """
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ log = guarded_logger(__name__)
 
 
 def run_fields(run: LoggedRun) -> dict[str, Any]:
-    """The attributes of a record that belongs to `run`, as `extra=` takes them."""
+    """The attributes of log records that belong to `run`, for `extra=`."""
     ref = run.ref
     return {"controller": run.controller, "kind": ref.kind, "namespace": ref.namespace, "object_name": ref.name,
             "reconcile_id": run.reconcile_id, "reason": str(run.reason), "ref": ref}
 
 
 class RunFilter(logging.Filter):
-    """Passes every record, and adds the run to records that were made inside one."""
+    """Adds the run to records that were made inside a run. Passes every record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the run to the record, if there is one. Returns True."""
@@ -73,22 +73,22 @@ class RunFilter(logging.Filter):
 
 
 class TextFormatter(logging.Formatter):
-    """`time LEVEL logger: message [ID Kind namespace/name]`. The brackets appear only inside a run, without the parts
-    that the message already has.
+    """`time LEVEL logger: message [ID Kind namespace/name]`. The brackets appear only inside a run. They leave out what
+    the message already contains.
 
     Untrusted text cannot forge a line: control characters and line breaks are escaped as in Python's literals. The
-    lines of a traceback, and those in the template of a message with arguments, are indented.
+    lines of a traceback are indented. So are the further lines of a message whose template has several lines.
     """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, and below it the traceback and the stack, if the record has them."""
+        """The line, followed by the traceback and the stack if the record has them."""
         record.message = record.getMessage()
         record.asctime = self.formatTime(record, self.datefmt)
         text = self.formatMessage(record)
-        # Not from `exc_text`, where other formatters leave text that is neither escaped nor indented.
+        # Prefer `exc_info`: other formatters leave unescaped, unindented text in `exc_text`.
         trace = self.formatException(record.exc_info) if record.exc_info else record.exc_text
         return "".join((text, *(_below(part) for part in (trace, record.stack_info) if part)))
 
@@ -113,12 +113,12 @@ class TextFormatter(logging.Formatter):
 
 
 def _below(text: str) -> str:
-    """Lines below a line, each indented, so that none looks like a line of the log."""
+    """The lines of `text` for the output below a log line, indented so that none looks like a log line."""
     return "".join(f"\n  {printable(line)}" for line in text.split("\n"))
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, the run's fields, the record's `extra`, exception."""
+    """One JSON object per line: time, level, logger, message, the run's fields, the record's `extra`, exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of JSON."""
@@ -140,15 +140,16 @@ class JsonFormatter(logging.Formatter):
 
 
 def said(ref: ObjectRef) -> str:
-    """An object as log lines name it: `ConfigMap default/a`, `Namespace a`."""
+    """The name of an object in log lines: `ConfigMap default/a`, `Namespace a`."""
     return f"{ref.kind} {ref.namespace}/{ref.name}" if ref.namespace else f"{ref.kind} {ref.name}"
 
 
 def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
-    """Levels by logger name, from directives in the format of `env_logger`, and the directives that cannot be read.
+    """Returns levels by logger name, from directives in `env_logger` format, and the directives that cannot be read.
 
-    `info` is for the whole library, `name=level` for one logger and the loggers below it. `name` alone sets that logger
-    to `debug` if it cannot be a misspelt level: it has a dot, or is a part of this library, such as `client`.
+    `info` sets the level of the whole library, `name=level` that of one logger and the loggers below it. `name` alone
+    sets that logger to `debug`, but only if the name has a dot or is a part of this library, such as `client`: any
+    other word may be a misspelt level.
     """
     levels: dict[str, int] = {}
     wrong: list[str] = []
@@ -168,12 +169,12 @@ def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
 
 
 def apply_levels(text: str) -> None:
-    """Set the levels of these directives. A directive that cannot be read is ignored with a warning."""
+    """Set the levels that these directives name. A directive that cannot be read is ignored with a warning."""
     levels, wrong = parse_levels(text)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
     for directive in wrong:
-        log.warning("log levels (%s): %r is ignored: write a level (%s), or LOGGER=LEVEL", VARIABLE, directive,
+        log.warning("log levels (%s): ignoring %r: write a level (%s), or LOGGER=LEVEL", VARIABLE, directive,
                     ", ".join(_LEVELS))
 
 
@@ -182,8 +183,8 @@ def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = 
     """Write the library's logs and the program's own to `stream` (stderr), and set the levels. For programs, not
     libraries.
 
-    The levels are `default` (directives as well), then those of the variable KUBECTL_RUNTIME_LOG. The handler, which is
-    returned, is put on the root logger, whose level does not change; a second call replaces it.
+    The directives in `default` are applied first, then those in the variable KUBECTL_RUNTIME_LOG. Returns the new
+    handler of the root logger, whose level does not change. A second call replaces the handler.
     """
     handler = _Handler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())
@@ -198,7 +199,7 @@ def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = 
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """The handler of `setup`, a class of its own so that a second call finds it."""
+    """The handler that `setup` adds; its class lets a second call find it."""
 
 
 def _logger_name(name: str) -> str:

@@ -1,57 +1,59 @@
 """`RunRecorder`: records the inputs and actions of one controller into a `RingFile`.
 
-    watches      a subscription of each of its watches, which gets every stored change before the others do
-    triggers     the requests to its queue
-    runs         their beginnings and ends
-    calls        the requests of its runs and the answers, in the thread of the run
+    watches      every stored change, by a subscription of each watch that comes before the other subscriptions
+    triggers     the requests to the controller's queue
+    runs         the begin and end of each run
+    calls        the requests of runs and the answers, in the thread of the run
 
-Each costs its thread an entry in a queue, without a copy, an encoding, or the disk (measured: 1.7 µs for a change or a
-call, 5.4 for a run); another thread makes lines of the entries and writes them (9 µs for a Pod of 4.7 KB). When the
-queue is full because the disk is slow, entries are lost, and a line in their place has their number. A disk error ends
-the recording, which is logged, and nothing else. A simulation calls `pump` instead of using a thread.
+The observed thread only adds an entry to a queue, without a copy, an encoding, or disk access (measured: 1.7 µs for a
+change or a call, 5.4 µs for a run). Another thread makes lines of the entries and writes them (9 µs for a Pod of
+4.7 KB). When the queue is full because the disk is slow, entries are lost, and a line in their place has their number.
+A disk error ends the recording, but not the controller, and is logged. A simulation calls `pump` instead of using a
+thread.
 
-The lines of a recording: JSON, one object a line, each with `k`, what it is, and `t`, seconds on a clock.
+A recording has one JSON object per line. Each has `k`, the type of the line, and `t`, seconds on a clock.
 
 ====================  =================================================================================================
 begin                 the first line of a file: `format`, `controller`, `session` (one per process), `part` (the file's
-                      number), `at` (the date), `watches` (by name: `path`, `labels`, `fields`, `metadata`: whether only
-                      that), `partial` (the stored objects do not follow, since they are too many), `note`
-watch                 another watch: `w`, its name, and its `place`, as in `watches`
-held                  an object that was stored when the file began: `w` the watch, `key`, and `o`, the object
+                      number), `at` (the date), `watches` (by name: `path`, `labels`, `fields`, and `metadata`: whether
+                      only metadata is watched), `partial` (whether the lines of stored objects are left out, because
+                      they are too many), `note`
+watch                 another watch: `w` is its name, `place` has the same members as an entry of `watches`
+held                  an object that was stored when the file began: `w` is the watch, `key` its key, `o` the object
 ready                 the watch `w` had a complete list
-apply, delete         an object appeared, changed, or is gone; `o` is the object, or `line` the watch line with it
+apply, delete         an object appeared, changed or was deleted; `o` is the object, or `line` the watch line with it
 trigger               `refs` to reconcile: [namespace, name, reason] each
-run                   a run begins: `id`, `ns`, `name`, `reason`, `failures` before it
+run                   a run began: `id`, `ns`, `name`, `reason`, and `failures`, the number of failures before it
 call                  an answer inside the run `id`: method `m`, `path`, `query`, body `b`, status `s`, answer `a`
                       (`text`, if it is not JSON), or the error `e` if there was no answer
 end                   the run `id` ended: `result`, and if it failed `type`, `error` and `trace`
-lost                  `count` lines were lost: the disk was slower than the controller
+lost                  `count` lines were lost, because the disk was slower than the controller
 stop                  the controller ended: `reason`
 ====================  =================================================================================================
 
-The lines of one thread are in the order of its events; lines of several threads are in the order of arrival. The last
-line of a process that was killed may be torn. `note` says what is withheld.
+The lines of one thread are in the order of its events; lines of several threads are in the order of arrival. If the
+process is killed, its last line may be torn. `note` lists the withheld content.
 
-`RingFile`: lines in at most two files; each file can be understood alone.
+`RingFile`: writes lines into at most two files. Each file can be read alone.
 
-    FILE             the present file
-    FILE.1           the one before it, of the same process
-    FILE.before, FILE.before.1    the same of the process before this one, which may have crashed
+    FILE                          the current file
+    FILE.1                        the file before it, of the same process
+    FILE.before, FILE.before.1    the same files of the previous process, which may have crashed
 
-Neither grows above half of the limit. When FILE is full it becomes FILE.1, and a new one begins with the objects that
-were stored at that moment, which are computed from the old file (`Folded`). A process may be killed at any time: a file
-is put in place when its beginning is complete, and its last line may be torn. The files are readable only by their
-owner, and locked while they are written, if the system can. Links are not followed; if one of the names is not a
-regular file, nothing is opened.
+No file exceeds half of the limit. When FILE is full, it becomes FILE.1. The new FILE begins with the objects that were
+stored at that moment, which are computed from the old file (`Folded`). A process may be killed at any time: a new file
+gets its name only when its beginning is complete, and its last line may be torn. The files are readable only by their
+owner. While they are written they are locked, if the system supports that. Links are not followed; if one of the names
+is not a regular file, nothing is opened.
 
-A recording never holds the data of Secrets, the tokens of reviews and requests, or what a server says about them:
+A recording never contains the data of Secrets, the tokens of reviews and requests, or a server's messages about them:
 
-    by resource    secrets, tokenreviews, the token of a service account: everything sent and answered, including a
-                   patch, a Status, and text that is not JSON
+    by resource    secrets, tokenreviews, the token of a service account: all content of requests and answers,
+                   including patches, a Status, and text that is not JSON
     by content     an object of such a kind anywhere in a document: in a list, in a watch line, in another object
 
-Keys stay, so that a replayed program finds them; each value is `WITHHELD`, in base64 where values are. kubectl's
-last-applied annotation is removed as well.
+Keys stay, so that a replayed program finds them. Each value is replaced by "withheld", in base64 where values are in
+base64. kubectl's last-applied annotation is withheld as well.
 """
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ class _Enveloped(msgspec.Struct):
 
 
 class Folded:
-    """The objects that are stored after some lines."""
+    """Computes the objects that are stored after the added lines."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], bytes] = {}
@@ -128,23 +130,23 @@ class Folded:
             self.ready[line.w] = None
 
     def lines(self, now: float) -> list[bytes]:
-        """Lines for the objects that are stored after the added lines: each object once, dated `now`."""
+        """Lines that restore the state after the added lines: each stored object once, dated `now`."""
         held = [msgspec.json.encode({"k": "held", "t": now, "w": watch, "key": key, "o": msgspec.Raw(obj)})
                 for (watch, key), obj in self.held.items()]
         return [*held, *(msgspec.json.encode({"k": "ready", "t": now, "w": watch}) for watch in self.ready)]
 
 
 def object_of(plain: bytes | msgspec.Raw, line: bytes | msgspec.Raw) -> bytes:
-    """The object of an `apply`: the object itself, or inside the watch line that brought it."""
+    """The object of an `apply` line: `plain`, or the object inside the watch line `line`."""
     return bytes(plain) if plain else bytes(decoded(line, _Enveloped).object)
 
 
 class RingFile:
-    """A file of lines, and the file before it; neither grows beyond half of the limit. For one thread."""
+    """A file of lines, and the file before it. Neither exceeds half of the limit. For one thread."""
 
     def __init__(self, path: Path, limit: int, head: Callable[[int, bool], bytes]) -> None:
-        """Opens the file; `head(part, partial)` is its first line. Raises OSError; BlockingIOError when another process
-        writes it."""
+        """Opens the file. `head(part, partial)` makes its first line. Raises OSError; BlockingIOError when another
+        process writes the file."""
         self._path, self._half, self._head = path, limit // 2, head
         self._part, self._size = 1, 0
         self._descriptor = -1
@@ -159,7 +161,7 @@ class RingFile:
         self._begin([head(1, False)])
 
     def write(self, lines: Sequence[bytes], now: float) -> int:
-        """Append these lines. Returns how many were too long to be kept. Raises OSError."""
+        """Append these lines. Returns the number of lines that were too long and lost. Raises OSError."""
         lost, batch, size = 0, list[bytes](), 0
         for line in lines:
             if len(line) >= self._half // 2:
@@ -205,7 +207,7 @@ class RingFile:
         os.close(before)
 
     def _begin(self, lines: list[bytes], keep: Path | None = None) -> None:
-        """Replace the present file with a new one with these lines; the old one is kept under the name `keep`."""
+        """Replace the current file with a new file of these lines. The old file gets the name `keep`."""
         made = Path(f"{self._path}.new")
         self._descriptor = _created(made)
         self._size = 0
@@ -214,11 +216,11 @@ class RingFile:
             self._path.replace(keep)
         made.replace(self._path)
         if not os.path.samestat(os.fstat(self._descriptor), self._path.lstat()):
-            raise BlockingIOError(errno.EWOULDBLOCK, "another process has put its file there", str(self._path))
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has replaced the file", str(self._path))
 
 
 def _created(path: Path) -> int:
-    """A new, locked file. A file left there, for example by a killed process, is removed."""
+    """Create a locked file. A leftover file of that name, for example of a killed process, is removed."""
     try:
         descriptor = create_private(path)
     except FileExistsError:
@@ -243,7 +245,7 @@ def _refuse_if_locked(path: Path) -> None:
 
 TEXT = "withheld"
 BASE64 = "d2l0aGhlbGQ="
-"""The same in base64."""
+"""`TEXT` in base64."""
 
 _TOKENS = ("token", "clientKeyData")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -251,19 +253,20 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 _KINDS = frozenset({"Secret", "SecretList", "TokenReview", "TokenRequest", "ExecCredential"})
 _MARKS = (b'"Secret', b'"Token', b'"ExecCredential', rb"\u00")
-"""Each document that names one of the kinds contains one of these; an escape may stand for any letter."""
+"""Every document that names one of `_KINDS` contains one of these; an escape may stand for any letter."""
 
 
 def is_withheld(resource_name: str, subresource: str | None = None) -> bool:
-    """Whether objects of this resource, `plural.group`, hold content that must not be recorded."""
+    """Whether objects of this resource, `plural.group`, contain data that must not be recorded."""
     return resource_name in ("secrets", "tokenreviews.authentication.k8s.io") or (
         resource_name == "serviceaccounts" and subresource == "token")
 
 
 def without_secrets(document: bytes, *, withheld: bool = True) -> bytes:
-    """The JSON of an object, a list, a patch or a Status, without the values. `withheld`: its resource is withheld, so
-    text that is not JSON is withheld as a whole. Otherwise the kinds in it decide, and the rest stays; a document that
-    names such a kind and cannot be read as JSON (too deep, cut) is withheld as a whole."""
+    """The JSON of an object, a list, a patch or a Status, without secret values. `withheld`: its resource is withheld,
+    so text that is not JSON is withheld as a whole. If not `withheld`, only objects of secret kinds in the document are
+    withheld. If the document names such a kind and cannot be read as JSON (too deep, cut), it is withheld as a
+    whole."""
     if not withheld and not any(mark in document for mark in _MARKS):
         return document
     try:
@@ -308,13 +311,13 @@ def _cleaned(value: Any, withheld: bool) -> Any:
 
 FORMAT = 1
 NOTE = ("the data of Secrets, tokens of service accounts and reviews, headers, and the bodies of streams are withheld; "
-        "everything else that the controller read or wrote is here as it was")
+        "everything else that the controller read or wrote is recorded unchanged")
 
 encode = msgspec.json.encode
 
 
 class WatchPlace(msgspec.Struct, frozen=True):
-    """The selection of a watch."""
+    """The path and selectors of a watch."""
 
     path: str
     labels: str = ""
@@ -323,7 +326,7 @@ class WatchPlace(msgspec.Struct, frozen=True):
 
 
 def document(body: bytes | None) -> msgspec.Raw | str | None:
-    """A body as part of a line: JSON, or text if it is not JSON."""
+    """A body for a member of a line: as JSON, or as text if it is not JSON."""
     if not body:
         return None
     try:
@@ -335,7 +338,7 @@ def document(body: bytes | None) -> msgspec.Raw | str | None:
 
 
 def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
-    """The line of a recording for an object of a watch: `held`, `apply` or `delete`."""
+    """The line for an object of a watch: `held`, `apply` or `delete`."""
     key = f"{record.head.namespace or ''}/{record.head.name}"
     raw, name = record.raw, "line" if record.enveloped else "o"
     if record.view is not None:
@@ -343,13 +346,13 @@ def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
         raw, name = encode({**(view if isinstance(view, dict) else {}), "metadata": record.head}), "o"
     raw = without_secrets(raw, withheld=is_withheld(record.resource.full_name))
     start = encode({"k": kind, "t": now, "w": watch, "key": key})
-    if record.problem is None and (record.enveloped or b"\n" not in raw):  # a line of JSON, as the client found it
+    if record.problem is None and (record.enveloped or b"\n" not in raw):  # one line of JSON, as the client received it
         return b'%b,"%b":%b}' % (start[:-1], name.encode(), raw)
     return encode({"k": kind, "t": now, "w": watch, "key": key, name: document(raw)})
 
 
 def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
-    """The line of a recording for a call of a run, without withheld content."""
+    """The line for a call of a run, with secret content withheld."""
     request, answer = exchanged.request, exchanged.body
     body = request.body
     withheld = is_withheld(request.resource_name, request.subresource)
@@ -368,24 +371,24 @@ def call_line(now: float, run: int, exchanged: Exchanged) -> bytes:
 log = guarded_logger(__name__)
 
 LIMIT = 64 << 20
-"""The most bytes that the recording of one process takes on the disk."""
+"""The maximum size of one process's recording on the disk, in bytes."""
 MOST_ENTRIES, MOST_BYTES = 20_000, 64 << 20
-"""The most that the queue holds; further entries are lost."""
+"""The maximum number and size of queued entries; further entries are lost."""
 GATHER = 0.02
-"""Real seconds for which the thread collects entries."""
+"""Real seconds for which the writing thread collects entries."""
 IDLE = 1.0
-"""Real seconds after which a waiting thread looks again."""
+"""Real seconds after which the waiting thread checks the queue again."""
 
 Entry = tuple[Callable[[], bytes], int]
-"""A function that makes the line, and the number of bytes that it keeps in memory."""
+"""A function that makes the line, and the number of bytes that the entry keeps in memory."""
 
 
 class RunRecorder:
-    """Records what a controller sees and does, into a file of bounded size. Safe to use from any thread, except `open`,
-    `pump` and `close`."""
+    """Records the inputs and actions of a controller, in a file of bounded size. Safe to use from any thread, except
+    `open`, `pump` and `close`."""
 
     def __init__(self, path: Path, controller: str, clock: Clock, *, limit: int = LIMIT) -> None:
-        """Nothing is opened yet. `limit`: bytes on the disk."""
+        """Opens nothing yet. `limit`: the maximum bytes on the disk."""
         self._path, self._controller, self._clock, self._limit = path, controller, clock, limit
         self._session = uuid4().hex
         self._watches: dict[str, WatchPlace] = {}
@@ -403,18 +406,18 @@ class RunRecorder:
         self.unhook: Callable[[], None] = lambda: None
         """Called at the end, to stop observing calls."""
         self.lost = 0
-        """How many entries were lost so far."""
+        """The number of entries lost so far."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Stop recording in the child of a fork, where the file is the parent's. Only for that child."""
+        """Stop recording in the child of a fork, because the file belongs to the parent. Only for that child."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._entries, self._thread = deque(), None
         self.abandon()
 
     def abandon(self) -> None:
-        """Stop recording, and leave the file as it is, as when the process is killed."""
+        """Stop recording and leave the file as it is, as if the process were killed."""
         self._dead = True
         if self._file is not None:
             self._file.close()
@@ -422,7 +425,7 @@ class RunRecorder:
     # --- what is observed ------------------------------------------------------------------------------------------
 
     def watching(self, name: str, place: WatchPlace) -> OfHeads:
-        """Record one more watch; returns the subscription that observes it."""
+        """Record one more watch. Returns the subscription that observes it."""
         self._watches = {**self._watches, name: place}
         began = self._clock.monotonic()
         self._put(lambda: encode({"k": "watch", "t": began, "w": name, "place": place}))
@@ -437,7 +440,7 @@ class RunRecorder:
         return OfHeads(hear)
 
     def ready(self, name: str) -> None:
-        """The list of this watch is complete."""
+        """Record that the list of this watch is complete."""
         now = self._clock.monotonic()
         self._put(lambda: encode({"k": "ready", "t": now, "w": name}))
 
@@ -451,7 +454,7 @@ class RunRecorder:
         return heard
 
     def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
-        """A run begins; as `RunPart.begin`."""
+        """Record that a run begins. Like `RunPart.begin`."""
         number = self._playing[run] = next(self._numbers)
         ref, now, failures = run.request.ref, self._clock.monotonic(), run.failures
         self._put(lambda: encode({"k": "run", "t": now, "id": number, "ns": ref.namespace or "", "name": ref.name,
@@ -459,7 +462,7 @@ class RunRecorder:
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """It has ended; as `RunPart.end`."""
+        """Record that the run has ended. Like `RunPart.end`."""
         number, now = self._playing.pop(run, 0), self._clock.monotonic()
         self._put(lambda: _end_line(now, number, outcome))
 
@@ -483,18 +486,18 @@ class RunRecorder:
     # --- what is written -------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Open the file. Raises RequestError if it cannot be written, or another controller writes it."""
+        """Open the file. Raises RequestError if the file cannot be written, or if another controller writes it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = RingFile(self._path, self._limit, self._head)
         except BlockingIOError:
-            raise RequestError(f"record={self._path}: another controller records there at this moment; give each its "
-                               "own file") from None
+            raise RequestError(f"record={self._path}: another controller is recording into this file; give each one "
+                               "its own file") from None
         except OSError as error:
             raise RequestError(f"record={self._path}: the file cannot be written: {error}") from None
 
     def start(self) -> None:
-        """`open`, and write in a thread from then on."""
+        """Open the file, and write the entries in a thread from then on."""
         self.open()
         self._thread = Thread(target=self._run, name=f"{self._controller} recorder", daemon=True)
         self._thread.start()
@@ -524,7 +527,7 @@ class RunRecorder:
                       error)
 
     def close(self, reason: str, timeout: float) -> None:
-        """Write the rest, for at most `timeout` seconds, and end. Blocks."""
+        """Write the pending entries for at most `timeout` seconds, and close the file. Blocks."""
         self.unhook()
         now = self._clock.monotonic()
         self._put(lambda: encode({"k": "stop", "t": now, "reason": reason}))

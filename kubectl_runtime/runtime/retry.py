@@ -1,17 +1,18 @@
 """`retry_on_conflict`: read, change and write again when another client was faster.
 
     def scale() -> Deployment:
-        deployment = deployments.get("web")          # read inside, so that each attempt starts from the present state
+        deployment = deployments.get("web")          # read inside, so that each attempt starts from the current state
         deployment.spec.replicas = 3
         return deployments.replace(deployment)
 
     retry_on_conflict(scale)
 
-It is client-go's `retry.RetryOnConflict` with its `DefaultRetry`: 5 attempts, 10 ms plus up to a tenth between them.
+It works like client-go's `retry.RetryOnConflict` with `DefaultRetry`: 5 attempts, with 10 ms plus up to 10 % between
+them.
 
-`create_or_update` is controller-runtime's `CreateOrUpdate`: it reads, changes and replaces one object. Prefer
-`Api.apply` for your own objects, which needs no reading and leaves the fields of others alone; `create_or_update` is
-for changes that depend on the present state, and for servers without server-side apply.
+`create_or_update` works like controller-runtime's `CreateOrUpdate`: it reads, changes and replaces one object. For your
+own objects prefer `Api.apply`, which reads nothing and leaves the fields of other managers alone. `create_or_update` is
+for changes that depend on the current state, and for servers without server-side apply.
 """
 from __future__ import annotations
 
@@ -39,11 +40,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ConflictBackoff:
-    """The number of attempts of `retry_on_conflict`, and the waits between them: `initial` seconds, times `factor`
-    after each attempt, plus up to the fraction `jitter`.
+    """The number of attempts of `retry_on_conflict`, and the waits between them: `initial` seconds, multiplied by
+    `factor` after each attempt, plus a random share of up to `jitter` of the wait.
 
-    `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for objects with many writers; the default is its
-    `DefaultRetry`. Raises RequestError when a number makes no sense.
+    `ConflictBackoff(4, 0.01, 5.0)` is client-go's `DefaultBackoff`, for objects with many writers; the default is
+    client-go's `DefaultRetry`. Raises RequestError for a number that is out of range.
 
     >>> retry_on_conflict(lambda: "done", backoff=ConflictBackoff(steps=4, initial=0.01, factor=5.0))
     'done'
@@ -58,12 +59,12 @@ class ConflictBackoff:
         _ = self.rule  # raises for numbers out of range
 
     def delay(self, attempt: int, rng: random.Random) -> float:
-        """Seconds to wait after the failed attempt number `attempt` (the first is 0)."""
+        """Seconds to wait after failed attempt number `attempt` (the first is 0)."""
         return self.rule.delay(attempt + 1, rng)
 
     @property
     def rule(self) -> Backoff:
-        """The same as a `Backoff`."""
+        """This configuration as a `Backoff`."""
         return Backoff(self.initial, self.factor, spread=self.jitter, attempts=self.steps)
 
 
@@ -76,10 +77,10 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     """Call `attempt` and return its result; call it again, after a wait, when it raises a conflict.
 
     Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or `stop`
-    is set, and any other exception at once: conflicts between field managers, and OutcomeUnknownError for a write that
-    may have been done, since a second attempt would change the object twice. `retry` decides which ApiErrors are tried
-    again. Raises RequestError for an `attempt` that is async or a generator. Waits on `clock`, by default the clock of
-    `stop`; in a controller's run, at most until the run ends.
+    is set. Raises any other exception at once, including conflicts between field managers, and OutcomeUnknownError for
+    a write that may have been carried out, because a second attempt could change the object twice. `retry` decides
+    which ApiErrors lead to another attempt. Raises RequestError for an `attempt` that is async or a generator. Waits on
+    `clock`, or on the clock of `stop` if it is given; in a controller's run, at most until the run ends.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> def paint():
@@ -112,12 +113,13 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
 
     Returns the object as it is afterwards and `created`, `updated` or `unchanged`. If `change` changed nothing, nothing
     is sent; in a built-in kind, another form of a quantity (`1000m` for `1`) is no change. If the write changes nothing
-    on the server (for example, it only lacks defaults that the server adds), the result is `unchanged` too. A new
-    object has only its name. If another client wrote or created the object in between, it is read and changed again, at
-    most 5 times. So `change` may be called more than once and must depend only on its argument. Blocks for those calls.
-    Raises RequestError when `change` is not a function of an object, changes name or namespace, or returns another
-    object, and what `Api` and `change` raise: OutcomeUnknownError for a write that may have been done, which is not
-    repeated. If the kind has a status subresource, the status is not written.
+    on the server (for example, because the written object only lacks defaults that the server adds), the result is
+    `unchanged`, too. If the object does not exist, `change` gets one that has only a name. If another client wrote or
+    created the object in between, it is read and changed again, with at most 5 attempts in all. So `change` may be
+    called more than once and must depend only on its argument. Blocks for these calls. If the kind has a status
+    subresource, the status is not written. Raises RequestError when `change` is not a function of an object, changes
+    name or namespace, or returns another object. Raises whatever `Api` and `change` raise, including
+    OutcomeUnknownError for a write that may have been carried out, which is not repeated.
 
     >>> def change(obj: ConfigMap) -> None:
     ...     obj.data["color"] = "red"
@@ -139,7 +141,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
                                "ignored: change the object that is passed to it")
         if (obj.name, obj.namespace) != (name, place):
             raise RequestError(f"{api.place.words('replace', name)}: change() made it {obj.ref}; "
-                               "an object keeps its name and namespace")
+                               "an object must keep its name and namespace")
         if found is None:
             return api.create(obj, params), "created"
         wanted = msgspec.json.decode(obj.to_bytes())
@@ -147,7 +149,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
                                               _equal_amounts(wanted, before)):
             return obj, "unchanged"
         written = api.replace(obj, params)
-        if params is not None and params.dry_run:  # a dry run makes no new version
+        if params is not None and params.dry_run:  # a dry run creates no new version
             same = equal_json(_content(written.to_dict()), _content(before))
         else:
             same = bool(version) and written.resource_version == version
@@ -164,16 +166,16 @@ keep the form in which they were written."""
 _AMOUNTS = frozenset((
     "allocatable", "allocatedResources", "capacity", "default", "defaultRequest", "hard", "limits", "max",
     "maxLimitRequestRatio", "min", "podFixed", "requests", "used"))
-"""Keys of built-in kinds with a map of quantities."""
+"""Keys of built-in kinds whose values are maps of quantities."""
 
 _AMOUNT = frozenset((("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor"), ("target", "averageValue"),
                      ("target", "value"), ("current", "averageValue"), ("current", "value")))
-"""Keys of built-in kinds with one quantity, each with the key above it."""
+"""Keys of built-in kinds whose value is one quantity, each with its parent key."""
 
 
 def _equal_amounts(first: Any, second: Any, above: str = "", key: str = "") -> bool:
-    """Whether two JSON values are equal, quantities by their amount. `key` is the key of the values, `above` the key
-    above it."""
+    """Whether two JSON values are equal, with quantities compared by amount. `key` is the key of the values, `above`
+    its parent key."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(
             _equal_amounts(value, second[name], key, name) for name, value in first.items())

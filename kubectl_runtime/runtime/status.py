@@ -1,30 +1,31 @@
-"""Writing status: only the fields of one manager, and only when they have changed.
+"""Writing status: only the fields of one field manager, and only if they have changed.
 
-    report              conditions and fields, in one apply; `ctx.report` is the same in a run
+    report              writes conditions and fields in one apply; inside a run: `ctx.report`
     apply_condition     deprecated: `report` of one condition
     apply_if_changed    deprecated: `report` of all fields of one manager
 
-They use server-side apply, which removes fields that a manager applied before and now leaves out; so each apply carries
-everything else that its manager has applied. Two writers must not share a field manager, or they remove each other's
-fields.
+These functions use server-side apply, which removes fields that a manager applied before and now leaves out. So each
+apply also sends everything else that its manager has applied. Two writers must not share a field manager, or they
+remove each other's fields.
 
-The carried fields are read from an object, which may be old. So an apply names the version that it was made from:
+The other fields of the manager are read from an object, which may be old. So an apply names the resourceVersion that it
+was made from:
 
     answer                                   what follows
-    written                                  done; the answer is kept for a minute
-    the object has changed since, or no      the object is read (verb get), and if it does not show all of it, it is
-    answer came                              applied again, up to `ATTEMPTS` times in all
-    another manager's update took a field    applied by force: an edit of a status by hand does not own it
-    another manager applied a field          raised, unless `force` is given
-    the object is gone, or replaced by a     done: there is nothing to report to
-    new one of the name
-    there is no status subresource           applied to the object itself, with all that the manager owns of that; this
-                                             makes the next generation, which an observedGeneration then names
+    the status was written                   done; the answer is kept for a minute
+    the object has changed since, or no      the object is read (verb get); if it lacks part of the report, the report
+    answer came                              is applied again, up to `ATTEMPTS` times in all
+    another manager's update took a field    the report is applied by force: an edit of a status by hand owns nothing
+    another manager applied a field          the conflict is raised, unless `force` is set
+    the object is gone, or replaced by a     done: the report has no object any more
+    new object of the same name
+    there is no status subresource           the whole object is applied, with all fields that the manager owns. This
+                                             write increments the generation, so observedGeneration names the new one
 
-`obj` may be passed again after a write, although it is older then: the answers to a client's writes of a status are
-kept for a minute, those to a run's writes of its object for the run, and replace an older object. So a run may report
-Progressing, work, and report that it is done, all with the object that it was given. If the server converts a value,
-such as a quantity, the value is not sent again as long as the answer is kept.
+A caller may pass the same `obj` again after a write, although it is older than the written object. The client keeps the
+answers to its writes of a status for a minute, and a run keeps the answers to its writes of its object; both replace an
+older `obj`. So a run may report Progressing, work, and report the end, all with the object that it was given. If the
+server converts a value, such as a quantity, the value is not sent again as long as the answer is kept.
 """
 from __future__ import annotations
 
@@ -74,12 +75,11 @@ log = guarded_logger(__name__)
 K = TypeVar("K", bound=Resource)
 
 MOST_KEPT, KEPT_FOR = 1024, 60.0
-"""The number of answers to a client's latest writes that are kept, and for how many seconds: until its watches have
-caught up. Not longer, since a server that is restored from a backup has lower versions again."""
+"""How many answers to a client's writes are kept, and for how many seconds: until its watches have caught up. Answers
+are not kept longer, because a server restored from a backup returns to lower versions."""
 
 ATTEMPTS = 5
-"""Applies of one report until it counts as a conflict. Each is made from a live read, so other writers won this often.
-"""
+"""The number of applies of one report before a conflict is raised; each but the first follows a live read."""
 
 _NOT_THERE: Any = object()
 
@@ -87,20 +87,20 @@ _NOT_THERE: Any = object()
 def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: str | None = None, force: bool = False,
            **fields: Any) -> bool:
     """Write `conditions` and `fields` into the status of `obj`, in one apply. Returns whether anything was sent: False
-    when the object already shows all of it.
+    if the object already has all of them.
 
-    A field has its name in the class or in the API (`observed_generation=3`, `observedGeneration=3`); None removes it.
-    Everything else that `field_manager` has applied of the status stays; the default is the controller's name in a run,
-    else the client's. lastTransitionTime changes only with a condition's status, to the clock's time; the time in
-    `conditions` is ignored. The list of conditions must be keyed by type: `Annotated[list[Condition], MapKeys("type")]`
-    in a class of your own. For a kind without a status subresource the whole object is written, with everything else
-    that the manager owns of it.
+    Fields are named as in the class or as in the API (`observed_generation=3`, `observedGeneration=3`); None removes a
+    field. Other status fields that `field_manager` has applied stay. Without `field_manager`, a run uses the
+    controller's name, and other code the client's field manager. When a condition's status changes, its
+    lastTransitionTime becomes the clock's time; the time in `conditions` is ignored. The list of conditions must be
+    keyed by type: `Annotated[list[Condition], MapKeys("type")]` in a class of your own. For a kind without a status
+    subresource, the whole object is applied, with all fields that the manager owns.
 
-    `api` is an Api of the kind. `obj` may be old, from a store. It is no error if the object is gone. Fields that
-    another manager took by an update are taken back; with `force` also fields that another manager has applied. Blocks
-    for one call, and for two more each time that the object has changed since. Safe from any thread. Raises
-    RequestError for a field that the class of the status does not have, and what `Api` raises: ApiError (`is_conflict`)
-    when another manager has applied a field.
+    `api` is an Api of the kind. `obj` may be old, for example from a store. A missing object is not an error. Fields
+    that another manager took by an update are taken back; `force` also takes fields that another manager has applied.
+    Blocks for one call, and for two more each time that the object has changed in between. Safe from any thread. Raises
+    RequestError for a field that the status class lacks, and whatever `Api` raises: ApiError (`is_conflict`) when
+    another manager has applied a field.
 
     >>> site = Api.namespaced(client, Deployment, "default")
     >>> report(site, site.get("web"), Condition(type="Mine", status="True", reason="Seen"), field_manager="me")
@@ -112,15 +112,15 @@ def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: st
 
 
 def report_of_run(api: Api[Any], obj: Any, condition: Condition, field_manager: str | None) -> tuple[str, str] | None:
-    """Like `report`, for a controller's own condition. Returns the replaced version of the object and the new one; None
-    when nothing was sent."""
+    """Like `report`, for a controller's own condition. Returns the object's versions before and after; None if nothing
+    was sent."""
     writer = _Writer.of(api, obj, field_manager, force=False)
     writer.write(_Said((condition,), {}))
     return (writer.replaced, writer.obj.resource_version) if writer.replaced else None
 
 
 def whole_api(client: Client, obj: Any, ref: ObjectRef) -> Api[Any]:
-    """An Api of whole objects in the scope of `obj`, which a controller passed for `ref`."""
+    """An Api of whole objects in the namespace of `obj`, which a controller passed for `ref`."""
     resource = getattr(obj, "api_resource", ref.resource)  # views do not know their kind
     kind = type(obj) if isinstance(obj, Resource) and not isinstance(obj, PartialObjectMeta) else dynamic(resource)
     return Api(client, kind, Place(resource, obj.namespace))
@@ -135,14 +135,15 @@ def apply_condition(api: Api[Any], obj: Any, condition: Condition, *, field_mana
 def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str, force: bool = False) -> K:
     """Deprecated, ends with 0.4: `report(api, obj, phase=..., count=...)`, or `ctx.report(obj, ...)` in a run.
 
-    Applies `new_status`, all fields of `field_manager` in `obj`'s status; returns the object as it is afterwards. Other
-    fields of the manager are removed; its conditions stay unless `new_status` names conditions. A dict has the keys of
-    the API. If it is a Struct or dataclass, fields that equal the class's default are left out.
+    Applies `new_status` as all status fields of `field_manager`, and returns the object as it is afterwards. Other
+    fields of the manager are removed; its conditions stay unless `new_status` has conditions. If `new_status` is a
+    dict, its keys are the API's names. If it is a Struct or dataclass, fields that equal the class's default are left
+    out.
     """
     _warn("apply_if_changed", "report(api, obj, field_manager=..., phase=...) or ctx.report(obj, phase=...)")
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
     if not isinstance(wanted, dict):
-        raise RequestError(f"{obj.ref}: a status is a map, a Struct or a dataclass, not {type(new_status).__name__}")
+        raise RequestError(f"{obj.ref}: a status must be a map, Struct or dataclass, not {type(new_status).__name__}")
     writer = _Writer.of(api, obj, field_manager, force)
     writer.write(_Said((), wanted, alone=True))
     found: K = writer.obj
@@ -157,14 +158,15 @@ def _warn(old: str, new: str) -> None:
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """Conditions and fields, as plain JSON values; None removes a field. `alone`: the manager's other fields go."""
+    """The conditions and fields of one report, as plain JSON values; None removes a field. `alone`: the manager's other
+    fields are removed."""
 
     conditions: tuple[Condition, ...]
     fields: Mapping[str, Any]
     alone: bool = False
 
     def is_shown(self, obj: Resource, owned: dict[str, Any] | None) -> bool:
-        """Whether the object already shows this. `owned`: what the manager has applied; None: unknown."""
+        """Whether the object already has this report. `owned`: what the manager has applied; None: unknown."""
         if not all(_says(obj, condition) for condition in self.conditions):
             return False
         if owned is None and self.alone:
@@ -180,7 +182,7 @@ class _Said(msgspec.Struct, frozen=True):
         return not self.alone or owned is None or owned.keys() - {"conditions"} <= self.fields.keys()
 
     def status(self, obj: Resource, owned: dict[str, Any], now: Any) -> dict[str, Any]:
-        """Everything that the manager applies of the status."""
+        """All status fields that the manager applies."""
         kept = {key: value for key, value in owned.items() if key == "conditions"} if self.alone else owned
         status = {**kept, **{name: value for name, value in self.fields.items() if value is not None}}
         for name, value in self.fields.items():
@@ -206,13 +208,13 @@ def _checked(obj: Any, conditions: tuple[Condition, ...]) -> tuple[Condition, ..
     seen = set()
     for condition in conditions:
         if not isinstance(condition, Condition):
-            raise RequestError(f"{_named(obj)}: a condition is a Condition(type='Ready', status='True'), "
+            raise RequestError(f"{_named(obj)}: a condition must be a Condition(type='Ready', status='True'), "
                                f"not {class_named(condition)}")
         if not condition.type or not condition.status:
             raise RequestError(f"{_named(obj)}: a condition needs a type and a status: "
                                "Condition(type='Ready', status='True')")
         if condition.type in seen:
-            raise RequestError(f"{_named(obj)}: two conditions of type {condition.type} are given: which one is it?")
+            raise RequestError(f"{_named(obj)}: two conditions have the type {condition.type}: pass one of them")
         seen.add(condition.type)
     return conditions
 
@@ -226,7 +228,7 @@ def _plain(api: Api[Any], obj: Any, fields: Mapping[str, Any]) -> dict[str, Any]
     found = {}
     for name, value in fields.items():
         if name == "conditions":
-            raise RequestError(f"{_named(obj)}: conditions are given one by one: report(obj, Condition(...), ...)")
+            raise RequestError(f"{_named(obj)}: pass conditions by position: report(obj, Condition(...), ...)")
         key, hint = name, Any
         if declared is not None:
             names, types = declared
@@ -240,7 +242,7 @@ def _plain(api: Api[Any], obj: Any, fields: Mapping[str, Any]) -> dict[str, Any]
 
 @lru_cache(maxsize=256)
 def _declared(kind: type) -> tuple[dict[str, str], dict[str, Any]] | None:
-    """The fields of the status that a class declares: key by name, type by key; None where it declares none."""
+    """The status fields that a class declares: key by name, type by key; None if it declares none."""
     hint = hints_of(kind).get("status", Any)
     record = record_in(hint)
     if record is not None:
@@ -253,7 +255,7 @@ def _declared(kind: type) -> tuple[dict[str, str], dict[str, Any]] | None:
 
 
 def _says(obj: Resource, condition: Condition) -> bool:
-    """Whether the object's status already shows this condition."""
+    """Whether the object's status already has this condition."""
     there = condition_of(obj, condition.type)
     return (there.get("status"), there.get("reason") or "", there.get("message") or "",
             there.get("observedGeneration")) == (
@@ -264,7 +266,7 @@ def _says(obj: Resource, condition: Condition) -> bool:
 
 
 class _Writer:
-    """One report of one manager about one object; see the table of the module. For one thread, once."""
+    """One report of one manager about one object, by the module's table. For one thread and one use."""
 
     def __init__(self, api: Api[Any], obj: Any, manager: str, force: bool) -> None:
         self._api, self._manager, self._force = api, manager, force
@@ -276,25 +278,25 @@ class _Writer:
         self._uid, self._name = obj.uid, obj.name
         self._ref = ObjectRef(api.resource, obj.name, obj.namespace)
         self._whole = _has_no_status(api)
-        """Whether the status is part of the object itself."""
+        """Whether the kind has no status subresource, so that the status is written with the object."""
 
     @classmethod
     def of(cls, api: Api[Any], obj: Any, field_manager: str | None, force: bool) -> _Writer:
-        """Raises RequestError for an object, an Api and a manager that do not go together."""
+        """Make a writer. Raises RequestError if object, Api and manager do not fit together."""
         if not obj.name or not obj.uid:
-            raise RequestError("a status is written for an object that a controller watches or that Api.get returned: "
+            raise RequestError("a status needs an object that a controller watches or that Api.get returned: "
                                f"this {type(obj).__name__} has no name and uid from the server yet")
         scope = current_scope()
         manager = field_manager or (scope and scope.field_manager) or api.client.write_defaults.field_manager
         if not manager:
-            raise RequestError(f"{_named(obj)}: a status needs a field manager, the name under which it is owned: "
+            raise RequestError(f"{_named(obj)}: a status needs a field manager, the name that owns its fields: "
                                "report(..., field_manager='my-program'), or ctx.report in a controller's run")
         placed = _placed(api, obj)
         foresee(placed.place, "get")
         return cls(placed, _newest(placed, obj), manager, force)
 
     def write(self, said: _Said) -> bool:
-        """Returns whether anything was sent."""
+        """Write the report. Returns whether anything was sent."""
         refused: KubeError | None = None
         for _ in range(ATTEMPTS):
             if is_partial(self.obj) and not self._read():
@@ -314,7 +316,7 @@ class _Writer:
             except KindNotServedError:
                 if self._whole or not self._lacks_status():
                     raise
-                self._whole = True  # what the manager owns is in its entry of the object itself
+                self._whole = True  # the fields of the manager are in its managedFields entry for the main resource
                 return self.write(said)
             if refused is None:
                 return not self.is_gone
@@ -324,7 +326,8 @@ class _Writer:
         raise refused
 
     def _apply(self, status: dict[str, Any]) -> KubeError | None:
-        """None: done, or the object is gone. Returns an error after which reading again helps. Raises others."""
+        """Send the apply. Returns None when done or when the object is gone, or an error that a new read may cure.
+        Raises others."""
         before = self.obj.resource_version
         try:
             written = self._send(status, before)
@@ -334,7 +337,7 @@ class _Writer:
             raise
         except ApiError as error:
             if error.is_not_found:
-                log.debug("%s is gone: its status is not written", self._ref)
+                log.debug("%s is gone: skipping its status", self._ref)
                 self.is_gone = True
                 return None
             if is_lost_race(error):
@@ -349,8 +352,8 @@ class _Writer:
         return None
 
     def _ahead(self, status: dict[str, Any], said: _Said) -> dict[str, Any]:
-        """The `status` to send. The write of a whole object makes the next generation, so observedGeneration names that
-        generation. Otherwise no report would ever show the current generation, and each run would write."""
+        """The `status` to send. Writing a whole object increments the generation, so observedGeneration names the next
+        one. Otherwise no report would ever have the current generation, and each run would write."""
         present = self.obj.generation
         if not self._whole or present is None:
             return status
@@ -374,11 +377,11 @@ class _Writer:
                                     only={"resourceVersion": version} if version else None))
 
     def _owned(self) -> dict[str, Any] | None:
-        """The fields of the status that the manager has applied; None when the object does not show it."""
+        """The status fields that the manager has applied; None if the object does not tell."""
         if is_partial(self.obj):
             return None
         owned = _applied_status(self.obj, self._manager, self._whole)
-        if not owned and not self._whole and self._api.kind.subresources is None:  # an earlier process may know better
+        if not owned and not self._whole and self._api.kind.subresources is None:  # unknown yet
             self._whole = bool(_applied_status(self.obj, self._manager, True))
             owned = _applied_status(self.obj, self._manager, self._whole)
         return owned
@@ -387,13 +390,13 @@ class _Writer:
         """Read the object; returns whether it still exists."""
         fresh = self._api.get_opt(self._name)
         if fresh is None or fresh.uid != self._uid:
-            log.debug("%s is gone: its status is not written", self._ref)
+            log.debug("%s is gone: skipping its status", self._ref)
             return False
         self.obj = fresh
         return True
 
     def _was_answered_so(self, status: dict[str, Any], owned: dict[str, Any]) -> bool:
-        """Whether this status was sent last, and the object shows the server's form of it."""
+        """Whether this status was sent last, and the object has the server's form of it."""
         kept = _kept_of(self._api, self._uid)
         if kept is None or not equal_json(kept[1], status):
             return False
@@ -401,7 +404,7 @@ class _Writer:
         return answered is not None and equal_json(answered, owned)
 
     def _lacks_status(self) -> bool:
-        """Whether the kind is served without a status subresource, which is cached."""
+        """Whether the kind is served without a status subresource. The answer is cached."""
         api = self._api
         found = any(kind.resource.gvr == api.resource.gvr and "status" not in kind.subresources
                     for kind in api.client.discovery.kinds())
@@ -411,13 +414,13 @@ class _Writer:
 
 
 def _placed(api: Api[Any], obj: Any) -> Api[Any]:
-    """`api` in the namespace of `obj`, for whole objects. Raises RequestError when `obj` is not there."""
+    """`api` in the namespace of `obj`, for whole objects. Raises RequestError when `api` does not cover `obj`."""
     resource = getattr(obj, "api_resource", api.resource)  # views do not know their kind
     if (resource.group, resource.kind) != (api.resource.group, api.resource.kind):
-        raise RequestError(f"{api} holds no {resource.kind}: report() takes an Api of the object's own kind")
+        raise RequestError(f"{api} is not an Api of {resource.kind}: report() needs an Api of the object's own kind")
     if api.namespace not in (None, obj.namespace):
-        raise RequestError(f"{api} does not hold {obj.name} of namespace {obj.namespace}: report() takes an Api of the "
-                           "object's own namespace, or of all")
+        raise RequestError(f"{api} does not cover {obj.name} of namespace {obj.namespace}: report() needs an Api of "
+                           "the object's own namespace, or of all namespaces")
     whole = isinstance(api.kind, type) and issubclass(api.kind, Resource) and not issubclass(
         api.kind, PartialObjectMeta)
     if whole and api.namespace == obj.namespace:
@@ -434,8 +437,8 @@ def _has_no_status(api: Api[Any]) -> bool:
 
 
 def _taken_by_updates(error: ApiError) -> bool:
-    """Whether all conflicting fields belong to managers that wrote them by update, not by apply. Servers name those
-    with the version that they used, and managers of applies without it."""
+    """Whether all conflicting fields belong to managers that wrote them by update, not by apply. For an update, the
+    server's message names the API version that the manager used; for an apply it does not."""
     return error.is_conflict and bool(error.status.causes) and all(
         cause.reason == FIELD_CONFLICT and " using " in (cause.message or "") for cause in error.status.causes)
 
@@ -447,8 +450,8 @@ def _applied_status(obj: Resource, field_manager: str, whole: bool) -> dict[str,
 
 
 _kept: WeakKeyDictionary[WriteObservers, TTLCache[str, tuple[Record, dict[str, Any]]]] = WeakKeyDictionary()
-"""By client (derived clients share their observers) and uid: the answer to the last write of a status, and what was
-sent."""
+"""By client (derived clients share their observers) and uid: the answer to the last write of a status, and the status
+that was sent."""
 _keeping = ForkSafeLock()
 
 
@@ -476,7 +479,7 @@ def _newest(api: Api[Any], obj: Any) -> Any:
             continue
         try:
             is_newer = int(record.resource_version) > int(obj.resource_version)
-        except ValueError:  # no number, which Kubernetes' own servers never send
+        except ValueError:  # not a number, which Kubernetes' own servers never send
             continue
         if is_newer:
             obj = api.kind.from_record(record)
@@ -499,23 +502,23 @@ def is_condition_reason(text: str) -> bool:
 
 
 class ReadyRun(Protocol):
-    """The part of a run that the condition needs."""
+    """The part of a run that `ReadyCondition` needs."""
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
         """The children that are not ready."""
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library replaced version `before` by `after`."""
+        """The library's own write replaced version `before` by `after`; it needs no further run."""
 
 
 class ReadyCondition:
-    """The condition that `Controller(ready=...)` writes at the end of a run, unless the object has it already:
+    """The condition that `Controller(ready=...)` writes at the end of a run, unless the object already has it:
 
         how the run ended                       status     reason                  message
         an Action                               True       Reconciled              empty
-        an Action, an object being deleted      nothing is written
-        an Action, with children not ready      Unknown    ChildrenNotReady        their names
+        an Action, for a terminating object     nothing is written
+        an Action, some children not ready      Unknown    ChildrenNotReady        their names
         Action.waiting                          Unknown    its reason              its message
         an exception                            False      the exception's class   the exception's text
         a conflict that is retried quietly      nothing is written
@@ -526,7 +529,7 @@ class ReadyCondition:
         self._kind, self._client, self._manager = kind, client, manager
 
     def succeeded(self, obj: Any, ref: ObjectRef, run: ReadyRun, reason: str, message: str) -> None:
-        """The run ended with an Action, which waits for `reason` if there is one. Blocks and raises like `report`."""
+        """The run ended with an Action. `reason` is set if the Action waits. Blocks and raises like `report`."""
         if reason:
             self._write(obj, ref, run, "Unknown", reason, message)
         elif run.waiting_for:
@@ -535,7 +538,7 @@ class ReadyCondition:
             self._write(obj, ref, run, "True", RECONCILED, "")
 
     def failed(self, obj: Any, ref: ObjectRef, run: ReadyRun, error: BaseException) -> None:
-        """The run ended with `error`. Blocks and raises like `report`, and what `str(error)` raises."""
+        """The run ended with `error`. Blocks and raises like `report`, and raises whatever `str(error)` raises."""
         reason = _NO_REASON.sub("", type(error).__name__)[:MOST_IN_A_REASON] or "Error"
         self._write(obj, ref, run, "False", reason, str(error))
 

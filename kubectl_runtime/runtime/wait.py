@@ -1,17 +1,17 @@
 """Waiting for one object: `await_condition`, and `delete_and_finalize`, which deletes and waits until it is gone.
 
-    the condition is true of the object, or of its absence   returned
-    the time is up                                           WaitTimeout, with what was last seen
-    the caller's stop token is set                           WaitStopped, likewise
+    the condition is true of the object, or of None          the object or None is returned
+    the time is up                                           WaitTimeout, with the last seen state
+    the caller's stop token is set                           WaitStopped, with the last seen state
     the condition can never become true                      WaitFailed, with the reason
     the condition itself raises                              that exception
-    errors of a server or a network                          retried, as in every watcher; the message has the last one
+    errors of a server or a network                          retried, as in every watcher; messages have the last error
 
-They block the calling thread, on the clock of the Api's client. The calling thread reads the watch. A second thread,
-which ends with the wait, only wakes it at the deadline, because nothing else would end a read from a silent connection.
-With a simulated clock that moves by waiting there is no second thread, and no deadline is missed; but the whole
-simulation stands still in this call, except for the embedded server. In a simulated controller use
-`Simulation.run_until` instead.
+Both functions block the calling thread, on the clock of the Api's client. The calling thread reads the watch. A second
+thread, which ends with the wait, only wakes the calling thread at the deadline, because nothing else would end a read
+from a silent connection. With a simulated clock that advances when a thread waits, there is no second thread, and no
+deadline is missed. But the whole simulation, except for the embedded server, stands still during the call. In a
+simulated controller use `Simulation.run_until` instead.
 """
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ from kubectl_runtime.runtime.watch.event import Apply, Delete, Failed, InitDone,
 from kubectl_runtime.runtime.watch.watcher import one_object, readers, watch_steps
 
 MOST_MESSAGE = 120
-"""Characters of a condition's message that are shown."""
+"""The number of characters of a condition's message that are shown."""
 
 
 def last_seen(obj: Any, looked: bool) -> str:
-    """The last seen state of an object, without its content: the phase, the counts, and the conditions of its status,
-    each as `type=status (reason: message)`, with long messages cut, and with the generation of the condition if it is
-    not the present one."""
+    """The last seen state of an object, without its content: the phase, the counts and the conditions of its status. A
+    condition appears as `type=status (reason: message)`; long messages are cut, and a condition of an older generation
+    names that generation."""
     if not looked:
-        return "it was never seen, as no list was answered"
+        return "it was never seen, because no list was answered"
     if obj is None:
         return "it does not exist"
     if isinstance(obj, InvalidObject):
@@ -95,7 +95,7 @@ def _status_parts(obj: Resource) -> list[str]:
 
 
 def _shortened(text: object) -> str:
-    """A text on one line: without line breaks, and cut at `MOST_MESSAGE` characters."""
+    """The text on one line, cut at `MOST_MESSAGE` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= MOST_MESSAGE else f"{line[:MOST_MESSAGE - 1]}…"
 
@@ -106,9 +106,9 @@ _TIME_IS_UP = "the time of the wait is up"
 
 
 class WaitError(KubeError):
-    """A wait that ended before its condition was true. `condition`: its name. `last_seen`: the object as it was last
-    seen, None if it did not exist or was never seen. `last_error`: the error of the watch since something last arrived;
-    empty without one."""
+    """A wait that ended before its condition was true. `condition`: the name of the condition. `last_seen`: the object
+    as last seen; None if it did not exist or was never seen. `last_error`: the error of the watch since something last
+    arrived; empty without an error."""
 
     def __init__(self, message: str, condition: str, last_seen: Any = None, last_error: str = "") -> None:
         super().__init__(message)
@@ -158,14 +158,15 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
 def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: Duration,
                     stop: StopToken | None = None) -> K | None:
     """Block until `condition(obj)` is true for the object `name`. Returns that object, or None if it does not exist.
-    (For `has(...)`, `is_created` and similar conditions, type checkers know that it is not None.)
+    (For `has(...)`, `is_created` and similar conditions, type checkers know that the result is not None.)
 
-    `condition` is called in this thread, with the object or None, at once and after each change. Lost connections,
-    restarts of the server and a deleted and re-created object do not end the wait. `name` may be an object with that
-    name; `timeout`: seconds or `timedelta`. Raises WaitTimeout; WaitStopped when `stop` is set; WaitFailed when the
-    condition can never become true (a Job that failed, a rollout past its deadline); RequestError for arguments that
-    cannot work (a namespaced kind without a namespace, no name, a timeout that is not above 0); and what `condition`
-    raises: DecodeError for an object that does not decode. Needs the verbs list and watch. Safe from any thread.
+    `condition` is called in this thread with the object or None, first at once and then after each change. Lost
+    connections, server restarts, and deleting and re-creating the object do not end the wait. `name` may be an object,
+    whose name is then used. `timeout`: seconds or `timedelta`. Needs the verbs list and watch. Safe from any thread.
+    Raises WaitTimeout; WaitStopped when `stop` is set; WaitFailed when the condition can never become true (a Job that
+    failed, a rollout past its deadline); RequestError for arguments that cannot work (a namespaced kind without a
+    namespace, no name, a timeout that is not above 0). Raises whatever `condition` raises, such as DecodeError for an
+    object that does not decode.
 
     >>> deployments = Api.namespaced(client, Deployment, "default")
     >>> await_condition(deployments, "web", conditions.is_created, timeout=10).name
@@ -173,9 +174,9 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     """
     check_api(api, "await_condition")
     name = object_name(api.place, name)
-    operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with the checks of a get for its name
+    operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with the argument checks of a get
     if not callable(condition):
-        raise RequestError(f"{operation}: {condition!r} is not a condition: give a function from an object to a bool")
+        raise RequestError(f"{operation}: {condition!r} is not a condition: pass a function from an object to a bool")
     check_callback(f"{operation}: the condition", condition, "obj")
     with _Deadline(period_of(f"{operation}: timeout", timeout), api.client.clock, stop) as deadline:
         return _await(api, name, condition, operation, deadline)
@@ -183,14 +184,14 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
 
 def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None = None, *, timeout: Duration,
                         stop: StopToken | None = None) -> None:
-    """Delete the object `name` and block until it is gone: its finalizers are done and its grace period is over.
+    """Delete the object `name`, and block until its finalizers and its grace period have ended and it is gone.
 
-    The object is read first, and the deletion is bound to its uid, unless `params` have preconditions: so it can be
-    repeated after a lost answer, and a new object of this name stays; the old one then counts as gone. A missing object
-    is not an error. `timeout` counts from the call; the deletion itself is an ordinary call, which ends within the
-    client's own deadline. Raises ApiError when the deletion is refused or the kind is not served, RequestError for a
-    dry run, and like `await_condition`, with the remaining finalizers in the message. Needs the verbs delete, list and
-    watch.
+    Unless `params` have preconditions, the object is read first, and the deletion is bound to its uid. So the deletion
+    can be repeated after a lost answer, and a new object of the same name stays; the old object then counts as gone. A
+    missing object is not an error. `timeout` counts from the call, but the DELETE request itself is bounded by the
+    client's own deadline. Needs the verbs delete, list and watch. Raises ApiError when the deletion is refused or the
+    kind is not served, and RequestError for a dry run. Otherwise raises like `await_condition`, with the remaining
+    finalizers in the message.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> delete_and_finalize(maps, "settings", timeout=10)
@@ -236,7 +237,7 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
         return str(answer.uid)
     if answer.details is not None and answer.details.uid:
         return answer.details.uid
-    left = api.get_opt(name)  # this server does not return what it deleted
+    left = api.get_opt(name)  # this server does not return the deleted object
     return left.uid if left is not None and left.deletion_timestamp is not None else ""
 
 
@@ -260,7 +261,7 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
             except Exception as error:
                 if seen is None:
                     error.add_note(f"{operation}: there is no such object, so the condition was called with None: "
-                                   "`obj is not None and ...`")
+                                   "write `obj is not None and ...`")
                 raise
             if done:
                 return seen
@@ -279,7 +280,7 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
 
 
 class _Trouble:
-    """The error of the watch since the last frame, and its time. The watch may be open again, but silent."""
+    """The last error of the watch, and its time, kept until something arrives again: an open watch may be silent."""
 
     def __init__(self, target: WatchTarget, clock: Clock) -> None:
         self._describe = FailureLog(target).describe
@@ -298,8 +299,8 @@ class _Trouble:
 
 
 class DeadlineExceeded(KubeError, TimeoutError):
-    """The time of a `deadline` was up before its block had ended. Its `__cause__` is the error of the call in progress,
-    which shows whether a write may have been carried out (OutcomeUnknownError); None if no call failed.
+    """The time of a `deadline` was up before its block had ended. `__cause__` is the error of the call in progress,
+    None if no call failed. An OutcomeUnknownError there means that a write may have been carried out.
 
     >>> issubclass(DeadlineExceeded, TimeoutError)
     True
@@ -310,11 +311,11 @@ class DeadlineExceeded(KubeError, TimeoutError):
 def deadline(timeout: Duration) -> Iterator[None]:
     """Give the block `timeout` seconds, or a `timedelta`: all calls of the library in it end by then.
 
-    Calls with their retries, watches, logs, sessions, waits and the iteration over changes end when the time is up,
-    whatever their own limits; the block then raises DeadlineExceeded at its end, even if only its own code took longer.
-    Code outside the library is not interrupted. The deadline applies to the thread that enters the block; controllers
-    and stores that are started inside go on. Blocks may be nested: the shorter time counts, and each raises for its
-    own. Raises RequestError for a time that is not above 0.
+    When the time is up, calls with their retries, watches, logs, sessions, waits and the iteration over changes end,
+    whatever their own limits. The block then raises DeadlineExceeded at its end, even if the block's own code caused
+    the delay. Code outside the library is not interrupted. The deadline applies to the thread that enters the block;
+    controllers and stores that are started inside continue. Blocks may be nested: the shorter time counts, and each
+    block raises for its own time. Raises RequestError for a time that is not above 0.
 
     >>> with deadline(300):
     ...     names = [one.name for one in Api.namespaced(client, ConfigMap, "default").list_all()]
@@ -333,7 +334,7 @@ def deadline(timeout: Duration) -> Iterator[None]:
 
 
 class _DeadlineToken(StopToken):
-    """A token that becomes set at a time on its clock, for code that polls it or waits on it."""
+    """A token that sets itself at a time on its clock, when code polls it or waits on it."""
 
     def __init__(self, at: float, clock: Clock) -> None:
         super().__init__(clock=clock)
@@ -351,11 +352,11 @@ class _DeadlineToken(StopToken):
 
 
 class _Deadline:
-    """A context manager with a token that is set when the time is up or `stop` is set, even for a thread that is
-    blocked in a read. It leaves no thread, and no callback in a token that outlives it."""
+    """A context manager whose token is set when the time is up or `stop` is set, even while a thread is blocked in a
+    read. At its end no thread is left, and no callback in a token that outlives it."""
 
     def __init__(self, span: float, clock: Clock, stop: StopToken | None, *, inherits: bool = True) -> None:
-        """`inherits`: whether the end of this thread's run sets the token, too."""
+        """`inherits`: the end of this thread's run sets the token, too."""
         self._inherits = inherits
         self._span, self._clock, self._stop = span, clock, stop
         self.token = _DeadlineToken(clock.monotonic() + span, clock)
@@ -371,11 +372,11 @@ class _Deadline:
     def end(self) -> str:
         """How the wait ended, for messages."""
         if self.is_over:
-            return f"within {round(self._span, 2) or self._span:g} s"  # it may be the rest of another limit
+            return f"within {round(self._span, 2) or self._span:g} s"  # rounded: it may be the rest of a limit
         return f"when the wait was stopped ({self.token.reason or 'its stop token was set'})"
 
     def __enter__(self) -> Self:
-        if not getattr(self._clock, "self_advancing", False):  # then a waiting thread would move the simulated time
+        if not getattr(self._clock, "self_advancing", False):  # there, a waiting thread would advance the time
             self._alarm = Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
         # Within a controller's run, the end of the run ends the wait, too.

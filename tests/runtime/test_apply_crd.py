@@ -103,7 +103,7 @@ def test_failures_of_discovery_are_waited_out_and_told_when_the_time_is_up(
     apply_crd(client, Gadget)
     server.faults.on(path=DISCOVERY).status(500)
     begun = clock.monotonic()
-    with pytest.raises(WaitTimeout, match=r"not name gadgets within 5 s; it failed last: discover /apis") as caught:
+    with pytest.raises(WaitTimeout, match=r"not name gadgets within 5 s; the last error: discover /apis") as caught:
         apply_crd(client, Gadget, timeout=5)
     assert clock.monotonic() - begun == pytest.approx(5, abs=0.1)
     assert caught.value.last_seen.name == "gadgets.crd.example.com"

@@ -118,7 +118,7 @@ def test_ready_is_a_workload_that_is_as_its_spec_says() -> None:
 def test_what_cannot_become_ready_ends_the_wait_and_so_does_a_kind_of_which_nothing_is_known() -> None:
     with pytest.raises(KubeError, match="the Job failed"):
         conditions.is_ready(with_condition(Job, "Failed", "True"))
-    with pytest.raises(RequestError, match=r'is_ready knows Deployment, StatefulSet, .*, not Service: has\("Ready"\)'):
+    with pytest.raises(RequestError, match=r'is_ready knows Deployment, .*, not Service: use has\("Ready"\)'):
         conditions.is_ready(obj_of(Service))
 
 

@@ -44,7 +44,7 @@ def test_without_the_variable_the_default_counts_and_a_logger_alone_means_all_of
 def test_a_directive_that_is_none_is_told_and_changes_nothing(text: str, caplog: pytest.LogCaptureFixture) -> None:
     before = levels()
     logs.apply_levels(text)
-    assert f"{text!r} is ignored: write a level (debug, trace, info, warn" in caplog.text
+    assert f"ignoring {text!r}: write a level (debug, trace, info, warn" in caplog.text
     assert levels() == before
 
 

@@ -229,5 +229,5 @@ def test_a_controller_may_be_started_by_who_hears_of_its_start() -> None:
                 refused.append(error)
 
         controller.start(lambda obj, ctx: Action.await_change()).stop()
-    assert "runs already" in str(*refused)
+    assert "is already running" in str(*refused)
     assert waiting == [False]

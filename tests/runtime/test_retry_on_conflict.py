@@ -304,11 +304,11 @@ def test_name_and_namespace_stay_as_they_are(server: ApiServer, maps: Api[Config
         obj.metadata.namespace = "kube-system"
 
     for change in (rename, move):
-        with pytest.raises(RequestError, match="keeps its name and namespace"):
+        with pytest.raises(RequestError, match="must keep its name and namespace"):
             create_or_update(maps, "a", change)
     maps.create(ConfigMap(name="a"))
     for change in (rename, move):
-        with pytest.raises(RequestError, match="keeps its name and namespace"):
+        with pytest.raises(RequestError, match="must keep its name and namespace"):
             create_or_update(maps, "a", change)
 
 

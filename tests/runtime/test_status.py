@@ -484,7 +484,7 @@ def test_fields_are_checked_before_anything_is_sent(world: World) -> None:
             tell(world, obj=world.get(), **said)
         assert words in str(caught.value)
     for conditions in ((ready(), ready("False")), ({"type": "Ready", "status": "True"},)):
-        with pytest.raises(RequestError, match=r"two conditions of type Ready|a condition is a Condition"):
+        with pytest.raises(RequestError, match=r"two conditions have the type Ready|a condition must be a Condition"):
             tell(world, *conditions, obj=world.get())  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="no name and uid from the server"):
         tell(world, obj=given, phase="x")
@@ -623,5 +623,5 @@ def test_the_status_of_an_object_that_is_gone_is_dropped(world: World) -> None:
     old = world.get()
     world.api.delete("a")
     assert status.apply_if_changed(world.api, old, {"phase": "x"}, field_manager="m") is old
-    with pytest.raises(RequestError, match="a status is a map"):
+    with pytest.raises(RequestError, match="a status must be a map"):
         status.apply_if_changed(world.api, old, ["x"], field_manager="m")

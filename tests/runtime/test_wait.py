@@ -265,7 +265,7 @@ def test_a_condition_that_forgot_that_there_may_be_no_object_is_told_so(maps: Ap
         await_condition(maps, "nobody", careless, timeout=PATIENCE)
     assert caught.value.__notes__ == [
         "await configmaps default/nobody: there is no such object, so the condition was called with None: "
-        "`obj is not None and ...`"]
+        "write `obj is not None and ...`"]
     maps.create(ConfigMap(name="a"))
     with pytest.raises(ZeroDivisionError) as other:
         await_condition(maps, "a", lambda obj: 1 / 0 > 0, timeout=PATIENCE)
@@ -401,7 +401,7 @@ def test_a_failure_is_told_with_its_age_and_not_after_the_next_change(simulated:
 
 def test_a_wait_that_never_saw_anything_says_so(simulated: Simulated) -> None:
     simulated.server.faults.on("list").status(500)
-    with pytest.raises(WaitTimeout, match=r"never seen, as no list was answered; \d+ s before, the watch failed: "):
+    with pytest.raises(WaitTimeout, match=r"because no list was answered; \d+ s before, the watch failed: "):
         await_condition(simulated.maps, "a", conditions.is_created, timeout=3)
 
 

@@ -165,7 +165,7 @@ def test_a_disk_that_fails_ends_the_recording_and_nothing_else(tmp_path: Path, m
 
 @pytest.mark.parametrize("path", ["", "  ", 3, "."])
 def test_what_names_no_file_is_refused(path: Any) -> None:
-    with pytest.raises(RequestError, match="record is the path of a file"):
+    with pytest.raises(RequestError, match="record must be the path of a file"):
         build(Client(Config(cluster_url="http://127.0.0.1:1")), path)
 
 
