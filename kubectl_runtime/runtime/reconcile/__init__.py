@@ -1,1 +1,1 @@
-"""Running reconcilers: the runner, the invoker, the executor, the types of user code and its arguments."""
+"""Running reconcilers: the runner, the invoker, the executors, and the types of user code and its arguments."""

@@ -1,36 +1,39 @@
-"""`Invoker`: from a run to its outcome, by way of the user's reconciler and error policy.
+"""`Invoker`: executes a run, by the user's reconciler and error policy, and returns its outcome.
 
+    result of the run                       outcome
     the store has no such object            nothing runs, no error; no state of the key is kept
-    an Action                               success: wait for a change, or for the time it names
+    an Action                               success: the key waits for a change, or for the Action's time
     any other return value                  TypeError, handled as a failure
-    TerminalError, DecodeError of this      one failure, without a retry. Only news lead to a run: a version of the
+    TerminalError, DecodeError of this      one failure, without a retry. The key runs again only for a version of the
     object; also as a cause                 object that this run neither saw nor wrote, a change of a related object, a
-                                            trigger, a resync
-    a conflict (409)                        a few times in a row: soon again, quietly; then a failure
-    any other exception, also SystemExit    failure: the error policy decides when to try again, until the attempts of
-                                            the backoff are used up
+                                            trigger, or a resync
+    a conflict (409)                        the first few in a row: a retry soon, without an error; then a failure
+    any other exception, also SystemExit    failure: the error policy decides when to retry, until the attempts of the
+                                            backoff are used up
     the error policy raises                 both errors are logged; the default backoff applies
 
-An error of `on_success` is a failure of the run. `RunLog` logs the outcome. It never raises, except KeyboardInterrupt
-in the main thread (in a simulation), and holds no lock.
+If `on_success` raises, the run fails. `RunLog` logs the outcome. The Invoker never raises, except KeyboardInterrupt in
+the main thread (in a simulation), and holds no lock.
 
 Each run has a scope (see `core.scope`) with the fences of the controller's client, which apply to all clients derived
-from it. It also has parts, such as a timeout, a recording or an observer, which begin in order and end in reverse
+from it. Each run also has parts, such as a timeout, a recording or an observer; they begin in order and end in reverse
 order.
 
-`RunLog`: what a controller logs of its runs, so that an outage fits into a few lines.
+`RunLog`: logs the runs of a controller, so that an outage fits into a few lines.
 
     a run ends                          level    logged
-    well, as the one before             DEBUG    a line per run: object, reason, duration, result
-    well, after failures                INFO     the number of attempts and the time
-    the first failure, another error    ERROR    the error with its traceback, from user code on; without it for a
-                                                 KubeError; a RequestError with the line of user code that made it
-    the same error as before            ERROR    one line at each doubling of the attempts
-    a conflict that is retried quietly  DEBUG    a line per run
+    with success, like the run before   DEBUG    a line per run: object, reason, duration, result
+    with success, after failures        INFO     the number of attempts and the time
+    with the first or another error     ERROR    the error with its traceback from the first line of user code; a
+                                                 KubeError without a traceback; a RequestError with its line of user
+                                                 code
+    with the same error as before       ERROR    one line each time the number of attempts doubles
+    with a conflict that is retried     DEBUG    a line per run
 
 If many keys of a controller fail in the same way (same class of error, same code), the first ten in a minute are logged
-by name; after that, a line at each doubling has their number. The same holds for recoveries. Conflicts about fields of
-another manager, and runs that the shutdown ends, are logged as WARNING; a terminating namespace as INFO.
+by name. After that, one line is logged each time their number doubles. Recoveries are logged in the same way. Conflicts
+about fields of another manager, and runs that the shutdown ends, are logged as WARNING; a terminating namespace as
+INFO.
 
 `user_trace` finds the lines of a traceback that belong to the user's code.
 
@@ -96,7 +99,7 @@ _LIBRARY = __name__.partition(".")[0]
 
 
 def user_trace(error: BaseException) -> TracebackType | None:
-    """The traceback, beginning with the first line of user code; the whole traceback if there is none."""
+    """The traceback from the first line of user code; the whole traceback if it has no user code."""
     trace = error.__traceback__
     while trace is not None and _is_ours(trace):
         trace = trace.tb_next
@@ -104,7 +107,7 @@ def user_trace(error: BaseException) -> TracebackType | None:
 
 
 def user_place(error: BaseException) -> str:
-    """The last line of user code, as `greeter.py:12, in reconcile`; empty if there is none."""
+    """The last line of user code, such as `greeter.py:12, in reconcile`; empty if there is none."""
     found, trace = None, error.__traceback__
     while trace is not None:
         if not _is_ours(trace):
@@ -125,10 +128,10 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 """The type of `exc_info` in `logging`."""
 
 SINGLY, WITHIN = 10, 60.0
-"""This many keys that fail alike are logged by name within this many seconds."""
+"""The number of keys with the same failure that are logged by name, within this many seconds."""
 
 MOST_KINDS = 20
-"""Kinds of failures that are counted separately within `WITHIN`; further kinds are counted together."""
+"""The number of kinds of failures that are counted separately within `WITHIN`; further kinds are counted together."""
 
 
 Alike = tuple[str, int]
@@ -138,31 +141,32 @@ OTHER_KINDS: Alike = ("errors of many kinds", 0)
 
 
 class LastFailure(msgspec.Struct, frozen=True):
-    """The log's entry for a key that failed the last time it ran."""
+    """The log's record of a key whose last run failed."""
 
     text: str
     alike: Alike
     attempts: int
     since: float
     run_id: str = ""
-    """The last failed run, as log lines name it."""
+    """The id of the last failed run, as in log lines."""
     succeeded: float | None = None
-    """When it last succeeded; None when that is unknown."""
+    """When the key last succeeded; None if unknown."""
 
 
 KEPT = 4096
-"""Keys of a controller whose last success is remembered at most; half of them at least."""
+"""The maximum number of keys whose last success is remembered for a controller; at least half of it is used."""
 
 
 class FailureGroup:
-    """Aggregates failures of one kind within `WITHIN` and decides which are logged. Pure."""
+    """Counts failures of one kind within `WITHIN`, and decides which of them are logged. Pure."""
 
     def __init__(self) -> None:
         self._since = float("-inf")
         self.count = 0
 
     def add(self, now: float) -> bool:
-        """Count one more. Whether to log it: by name up to `SINGLY`, then as a number at each doubling."""
+        """Count one more failure. Returns whether to log it: by name up to `SINGLY`, then as a number at each
+        doubling."""
         if now - self._since >= WITHIN:
             self._since, self.count = now, 0
         self.count += 1
@@ -170,18 +174,18 @@ class FailureGroup:
         return self.count <= SINGLY or (not rest and times & (times - 1) == 0)
 
     def may_repeat(self, now: float) -> bool:
-        """Whether a failure that was counted already may be logged again; if so, it counts as well."""
+        """Whether a failure that was counted before may be logged again. If so, it is counted again."""
         if now - self._since < WITHIN and self.count >= SINGLY:
             return False
         return self.add(now)
 
     @property
     def together(self) -> bool:
-        """Whether the last failure is logged as a number."""
+        """Whether the last failure is logged as a number of failures."""
         return self.count > SINGLY
 
     def age(self, now: float) -> float:
-        """Seconds since the first failure of the present count."""
+        """Seconds since the first failure of the current count."""
         return now - self._since
 
 
@@ -190,10 +194,10 @@ class RunLog:
 
     def __init__(self, logger: GuardedLogger, clock: Clock, aborted: StopToken,
                  on_many: Callable[[], object] = lambda: None) -> None:
-        """`aborted`: the shutdown's token, which ends runs. `on_many` is called when many keys fail alike; it must not
-        block."""
+        """`aborted`: the shutdown's token that ends runs. `on_many` is called when many keys have the same failure; it
+        must not block."""
         self._logger = logger
-        self._enabled_for = logger.logger.isEnabledFor  # the logger's own, since the adapter only forwards the call
+        self._enabled_for = logger.logger.isEnabledFor  # directly: the adapter only forwards the call
         self._clock = clock
         self._aborted = aborted
         self._on_many = on_many
@@ -201,11 +205,11 @@ class RunLog:
         self._failures: dict[Alike, FailureGroup] = {}
         self._recoveries: dict[Alike, FailureGroup] = {}
         self._succeeded: dict[Key, float] = {}
-        """When keys last succeeded; the older half is in `_succeeded_before`, and is dropped as a whole."""
+        """When keys last succeeded. The older half is in `_succeeded_before`, which is dropped as a whole."""
         self._succeeded_before: dict[Key, float] = {}
 
     def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> LastFailure:
-        """Log a failed run; returns what the log keeps of it."""
+        """Log a failed run. Returns the record for the next failure of its key."""
         now = self._clock.monotonic()
         before = run.last_failure if isinstance(run.last_failure, LastFailure) else None
         text = described(error)
@@ -238,8 +242,8 @@ class RunLog:
                       ctx.reason or "no reason given", _result(outcome))
 
     def overdue(self, ctx: Context[Any], took: float, timeout: float) -> None:
-        """A run has ended that took longer than its `run_timeout`."""
-        self._say(logging.WARNING, ctx, "%s: took %s, longer than the %s that run_timeout gives a run: end it when "
+        """Log that a run took longer than its `run_timeout`."""
+        self._say(logging.WARNING, ctx, "%s: took %s, longer than the run_timeout of %s: end the run when "
                   "ctx.stop is set", said(ctx.ref), readable(took), readable(timeout))
 
     def _new_failure(self, failure: LastFailure, ctx: Context[Any], outcome: Outcome, error: BaseException,
@@ -288,7 +292,7 @@ class RunLog:
 
 
 def _group_of(groups: dict[Alike, FailureGroup], alike: Alike, now: float) -> tuple[Alike, FailureGroup]:
-    """The kind of a failure and its count. Kinds beyond the first `MOST_KINDS` are counted as one kind."""
+    """The kind of a failure and its group. Kinds beyond the first `MOST_KINDS` share one group."""
     found = groups.get(alike)
     if found is None and len(groups) >= MOST_KINDS:
         for kind in [kind for kind, group in groups.items() if group.age(now) >= WITHIN]:
@@ -302,7 +306,7 @@ def _group_of(groups: dict[Alike, FailureGroup], alike: Alike, now: float) -> tu
 
 
 def _kind(error: BaseException, outcome: Outcome) -> tuple[int, str]:
-    """The level of a failure, and its text."""
+    """The log level and the text for a failure."""
     causes = [cause.reason for cause in error.status.causes] if isinstance(error, ApiError) else []
     if FIELD_CONFLICT in causes:
         return logging.WARNING, ("applies fields that belong to another manager; leave them out, or take them with "
@@ -344,21 +348,23 @@ class RunPart(Protocol):
     """A part of each run of a controller, called in the run's thread. Raises nothing."""
 
     def begin(self, run: Run, scope: RunScope) -> bool:
-        """The run begins in this scope, which the part may change. False cancels the run; then `end` is not called."""
+        """The run begins in this scope, which the part may change. If it returns False, the run is cancelled, and `end`
+        is not called."""
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """The run has ended; its scope is still in force. After a defect `outcome` is an error."""
+        """The run has ended; its scope still applies. After a defect of the library, `outcome` is an error."""
 
 
 class EndedReads(Protocol):
-    """Keeps what runs have read as the dependencies of their objects."""
+    """Keeps the reads of runs as dependencies of the runs' objects."""
 
     @property
     def readers(self) -> Container[Key]:
         """The objects whose runs have read something."""
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """Called when a run has ended, if it or an earlier run of its object has read anything. Raises nothing."""
+        """Called when a run has ended, if that run or an earlier run of the object has read anything. Raises
+        nothing."""
 
 
 class Invoker:
@@ -368,10 +374,10 @@ class Invoker:
                  environment: Environment[Any], on_result: ResultCallback | None = None, *,
                  parts: Sequence[RunPart] = (), on_many: Callable[[], object] = lambda: None,
                  ready: str | None = None, reads: EndedReads | None = None) -> None:
-        """Without an `error_policy` a failing key waits its backoff. `on_result` gets a report of each run that called
-        the reconciler, in the thread of the run. `parts` take part in each run. `on_many`: see `RunLog`. `ready`: the
-        type of the condition that shows how the last run ended. `reads`: is notified of the end of a run after all
-        parts."""
+        """Without an `error_policy` a failing key waits for its backoff. `on_result` gets a report of each run that
+        called the reconciler, in the thread of the run. `parts` begin and end with each run. `on_many`: see `RunLog`.
+        `ready`: the type of the condition that reports how the last run ended. `reads` is notified of the end of a run
+        after all parts."""
         self._reconcile = reconcile
         self._on_success = success_function(reconcile)
         self._error_policy = error_policy
@@ -401,7 +407,7 @@ class Invoker:
         """The body of a run when the store has no such object."""
 
     def __call__(self, run: Run) -> Outcome:
-        """A whole run, from its beginning to its end."""
+        """Execute a whole run, with its scope and its parts."""
         scope = RunScope(self._stop, self._cut, run, self._family, self._fences, self._manager)
         entered = enter_scope(scope)
         begun, outcome = 0, SKIPPED
@@ -428,7 +434,7 @@ class Invoker:
                 leave_scope(entered)
 
     def invoke_reconciler(self, run: Run) -> Outcome:
-        """Reconcile the object of `run` as the store has it now."""
+        """Reconcile the object of `run` as it is now in the store."""
         ref = run.request.ref
         record = self._store.record(ref.name, ref.namespace)
         if record is None:
@@ -442,7 +448,7 @@ class Invoker:
         run.known = self._stored
         scope = current_scope()
         if scope is not None:
-            scope.logged = ctx  # log lines of this thread name the run
+            scope.logged = ctx  # so that log lines of this thread name the run
         outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
         return replace(outcome, delays_requeue=True) if self._report(run, ctx, outcome) else outcome
 
@@ -482,7 +488,7 @@ class Invoker:
         own, terminal = run.own_changes(), _is_terminal(error, ctx)
         delay = None if terminal else self._delay_after(obj, error, ctx)
         outcome = Outcome(delay, RunResult.TERMINAL_ERROR if terminal else RunResult.ERROR, error, own)
-        if delay is None:  # the run's own writes are no change that it waits for
+        if delay is None:  # the run's own writes are not the change that it waits for
             versions = {version for uid, version in own if uid == obj.uid}
             outcome = replace(outcome, waits_beyond=frozenset((obj.resource_version, *versions)) - {""})
         return replace(outcome, last_failure=self._log.failed(run, ctx, outcome, error))
@@ -502,14 +508,14 @@ class Invoker:
         return action.requeue_after
 
     def _report(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
-        """Log the run and report it. Returns whether its key needs a requeue delay."""
+        """Log the run, and call `on_result`. Returns whether its key needs a requeue delay."""
         timeout, now = self._environment.run_timeout, self._environment.clock.monotonic()
         if timeout is not None and now - run.started > timeout:
             self._log.overdue(ctx, now - run.started, timeout)
         self._log.ended(run, ctx, outcome, now)
         delayed = False
         if outcome is not SUCCEEDED or run.writes is not NO_WRITES or run.triggered_itself or (
-                run.key in self.loops.trails):  # else nothing can be a loop
+                run.key in self.loops.trails):  # otherwise there is no loop
             delayed = self.loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, now - run.started, ctx.attempt, ctx.reason, ctx.reconcile_id,
@@ -523,7 +529,7 @@ def _gone(_run: Run) -> Outcome:
 
 
 def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:
-    """The `on_success` of the reconciler that this method belongs to; None when it does not override it."""
+    """The `on_success` of the reconciler that has the method `reconcile`; None if it does not override it."""
     owner = getattr(reconcile, "__self__", None)
     if not isinstance(owner, Reconciler) or type(owner).on_success is Reconciler.on_success:
         return None
@@ -537,12 +543,12 @@ def _note_missing_context(error: AttributeError) -> None:
         trace = trace.tb_next
     if error.obj is None and error.name is not None and trace is not None and \
             "data" in trace.tb_frame.f_code.co_names:
-        error.add_note("ctx.data is None, as no context= was given: start, run, bind and Manager.add take it")
+        error.add_note("ctx.data is None, because no context= was given: pass it to start, run, bind or Manager.add")
 
 
 def _is_terminal(error: BaseException, ctx: Context[Any]) -> bool:
     seen: BaseException | None = error
-    for _ in range(20):  # a chain of causes may be a circle
+    for _ in range(20):  # a chain of causes may be circular
         if seen is None:
             break
         if isinstance(seen, TerminalError) or (isinstance(seen, DecodeError) and seen.ref == ctx.ref):
@@ -569,7 +575,7 @@ class RunObserver:
 
     def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
         """Like `RunPart.begin`."""
-        # Not by `together`: with one observer that would be one more call for each run, and packing of the values.
+        # Not by `together`: for one observer, that would cost each run one more call, and packing of the values.
         for callback, guard in self._started:
             try:
                 callback(run.key, run.request.reason, run.waited, run.depth, run.started)

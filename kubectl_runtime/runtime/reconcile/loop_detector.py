@@ -1,20 +1,21 @@
 """`LoopDetector`: notices controllers that keep themselves or each other busy, logs why, and slows them down.
 
-    own loop   each of the last `RUNS` runs of a key within `WITHIN` was caused only by the run before: all changes that
-               led to it were writes of that run, or that run requested another one at once or triggered itself. `FEW`
-               runs are enough if the same content is written again and again, or if two applies of a run have one
-               field manager, so that each apply drops the fields of the other
-    quarrel    `TURNS` times in a row within `WITHIN` a write of a key's runs took a field from the same other manager,
-               which had taken it back in between
-    ping-pong  each of the last `ANSWERS` runs of a key within `BUSY` wrote something, whatever caused it
+    own loop   the last `RUNS` runs of a key ended within `WITHIN`, and each was caused only by the run before: all
+               changes that led to it were writes of that run, or that run requested another one at once or triggered
+               itself. `FEW` runs suffice if they write the same content again and again, or if two applies of a run
+               have the same field manager, so that each apply drops the fields of the other
+    quarrel    `TURNS` times in a row within `WITHIN`, a run of a key took a field from the same other manager, which
+               had taken it back in between
+    ping-pong  the last `ANSWERS` runs of a key ended within `BUSY`, and each wrote something, whatever caused it
 
-Each is logged as one WARNING for a key within `SILENCE`, with the JSON paths that differ between the last two versions;
-the last ones are kept for the status page. Progress step by step (fifteen children, one a run; fourteen phases) is not
-logged. While an own loop or a ping-pong goes on, `ended` returns True, and the key gets a requeue delay.
+Each loop is logged as a WARNING with the JSON paths that differ between the last two versions, at most once for a key
+within `SILENCE`. The last loops are kept for the status page. Step-by-step progress (fifteen children, one per run;
+fourteen phases) is not logged. While an own loop or a ping-pong continues, `ended` returns True, and the key gets a
+requeue delay.
 
-The cost of a key whose runs write nothing and do not requeue at once is one lookup. From the second write within
-`WITHIN` on, the last content is kept, with a hash in place of each value, for `MOST_KEYS` keys and `MOST_BYTES` at
-most, until the object is deleted. Safe to use from any thread; no lock is held while anything is decoded or logged.
+A key whose runs write nothing and do not requeue at once costs one lookup. From the second write within `WITHIN`, the
+last content is kept until the object is deleted, with a hash in place of each value, for at most `MOST_KEYS` keys and
+`MOST_BYTES`. Safe to use from any thread; no lock is held while an object is decoded or a line is logged.
 """
 from __future__ import annotations
 
@@ -41,12 +42,12 @@ RUNS, WITHIN = 50, 60.0
 FEW, COMES_BACK = 10, 3
 ANSWERS, BUSY = 100, 30.0
 TURNS = 3
-"""Three writes of ours with two of the other manager between them."""
+"""Three of our writes, with two of the other manager between them."""
 SILENCE = 3600.0
 MOST_KEYS = 10_000
 MOST_BYTES = 8 << 20
 MOST_VERSIONS = 1000
-"""Versions of one run that are remembered; a run that writes more is in no loop that anybody could follow."""
+"""The maximum number of remembered versions per run; for a run that writes more, none are remembered."""
 MOST_PATHS = 10
 KEPT = 20
 
@@ -74,15 +75,15 @@ class _Trail:
         self.versions: dict[Version, None] = {}
         """The versions that the last run made."""
         self.before: dict[Version, None] = {}
-        """The versions that the run before it made, whose events may be late."""
+        """The versions that the run before the last made; their events may be late."""
         self.soon = False
         """Whether the last run requested another one at once."""
         self.runs: deque[float] = deque(maxlen=RUNS)
-        """When the last runs ended, as far back as each was caused by the run before it."""
+        """The end times of the last runs, as far back as each was caused by the run before it."""
         self.contents: deque[int] = deque(maxlen=RUNS)
-        """Hashes of what each of these runs wrote last."""
+        """Hashes of the last content that each of these runs wrote."""
         self.answers: deque[float] = deque(maxlen=ANSWERS)
-        """When the last runs ended, as far back as each wrote something."""
+        """The end times of the last runs, as far back as each wrote something."""
         self.last: Sketch | None = None
         """The object that was written last."""
         self.written = float("-inf")
@@ -114,12 +115,12 @@ class LoopDetector:
                 self._drop(key)
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """A run ended. Whether its key is in a loop and needs a requeue delay. Runs of one key end one after the other,
-        so no other thread uses its trail during this call."""
+        """A run ended. Returns whether its key is in a loop and needs a requeue delay. Runs of one key do not overlap,
+        so no other thread uses the key's trail during this call."""
         soon = (outcome.repeated is not None and outcome.repeated is Repeated.SOON) or run.triggered_itself
         written = run.writes
         if not soon and (written is NO_WRITES or not written) and run.key not in self.trails:
-            return False  # most runs, which need not wait for the lock
+            return False  # most runs, without waiting for the lock
         if run.forgotten:
             self.forget(run.key)
             return False
@@ -210,7 +211,7 @@ class LoopDetector:
         causes = run.causes
         if not causes:
             return trail.soon and isinstance(run.request.reason, Requeued) and run.request.reason is not RETRIED
-        # No cause: the program has triggered it, most likely that run itself.
+        # A cause of None: the program triggered the key, most likely in that run.
         return all(trail.soon if cause is None else is_own(cause, trail.versions) or is_own(cause, trail.before)
                    for cause in causes)
 
@@ -246,8 +247,8 @@ class LoopDetector:
 
 
 class Sketch:
-    """The parts of an object that are compared: the paths of its content, with a hash in place of each value, and the
-    fields that each manager has applied. It holds no value of the object."""
+    """The parts of an object that are compared: the paths of its content with a hash in place of each value, and the
+    fields that each manager has applied. It contains no value of the object."""
 
     __slots__ = ("applied", "content", "ref")
 
@@ -279,8 +280,8 @@ def _hashed(value: Any) -> Any:
 
 
 def differences(before: Sketch | None, after: Sketch) -> list[str]:
-    """The JSON paths, never values, at which two versions of an object differ, except for fields that the server
-    counts; `MOST_PATHS` at most."""
+    """The JSON paths at which two versions of an object differ, without values: at most `MOST_PATHS`. Fields that the
+    server counts, such as resourceVersion, are ignored."""
     if before is None or before.ref != after.ref:
         return []
     found = json_differences(_decode(before.content), _decode(after.content))
@@ -292,17 +293,17 @@ def _shown(path: Path) -> str:
 
 
 def taken(before: Record, after: Record) -> list[tuple[str, str]]:
-    """The fields that only one manager owned in `before` and that only other managers own in `after`: each path with
-    the manager that lost it."""
+    """The fields that a single manager owned in `before` and only other managers own in `after`: each path with the
+    manager that lost the field."""
     had, has = _owners(before), _owners(after)
     return [(path, next(iter(managers))) for path, managers in had.items()
             if len(managers) == 1 and path in has and not managers & has[path]]
 
 
 def at_odds_with_itself(first: Sketch | None, second: Sketch, third: Sketch) -> str | None:
-    """The field manager that takes fields from itself, in three consecutive versions of one object: its apply made
-    `second` and dropped fields that it has in `first` and `third`, and its next apply made `third` and dropped fields
-    of `second`. None when there is none."""
+    """The field manager that takes fields from itself in three consecutive versions of one object; None if there is
+    none. The manager's apply made `second` and dropped fields that the manager has in `first` and `third`. Its next
+    apply made `third` and dropped fields of `second`."""
     if first is None or not first.ref == second.ref == third.ref:
         return None
     for manager, paths in _decode(third.applied).items():
@@ -362,7 +363,7 @@ def _metadata(record: Record) -> Any:
 def _plain(record: Record) -> dict[str, Any]:
     try:
         content = _decode(record.raw)
-    except DECODE_FAILURES:  # declared fields only
+    except DECODE_FAILURES:  # the record has only declared fields
         return {}
     if record.enveloped and isinstance(content, dict):
         content = content.get("object")

@@ -1,10 +1,10 @@
 """`Reconciler`: the class form of a reconciler. The function form is any `(obj, ctx) -> Action`.
 
-The annotation `ctx: Context[Deps]` of either form names the type of `ctx.data`. Without `context=` it is
+In both forms the annotation `ctx: Context[Deps]` names the type of `ctx.data`. Without `context=` the annotation is
 `Context[None]`; see the overloads of `Controller.run`.
 
-`Action`: what a reconciler returns. `TerminalError`: no retry will help. `Context`: the second argument of a
-reconciler; each run has its own.
+`Action`: the result of a reconciler. `TerminalError`: the error for a failure that no retry can cure. `Context`: the
+second argument of a reconciler; each run has its own.
 """
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
 class Action(msgspec.Struct, frozen=True):
-    """The result of a reconciler or an error policy: run again after a time, or wait for a change.
+    """The result of a reconciler or an error policy: run again after some time, or wait for a change.
 
-    Make one with `Action.requeue` or `Action.await_change`. Immutable. The constructor raises like `requeue`, so every
-    Action is valid.
+    Make one with `Action.requeue`, `Action.await_change` or `Action.waiting`. Immutable. The constructor raises like
+    `requeue`, so every Action is valid.
 
     >>> Action.requeue(300)
     Action(requeue_after=300.0)
@@ -64,9 +64,9 @@ class Action(msgspec.Struct, frozen=True):
     requeue_after: float | None = None
     """Seconds from the end of this run to the next one; None: run only when something changes."""
     reason: str = ""
-    """What the object waits for, in one word; empty when it waits for nothing."""
+    """One word for what the object waits for; empty when it waits for nothing."""
     message: str = ""
-    """The same as a sentence for people."""
+    """A sentence for people that says what the object waits for."""
 
     def __post_init__(self) -> None:
         if self.requeue_after is not None:
@@ -78,9 +78,9 @@ class Action(msgspec.Struct, frozen=True):
 
     @classmethod
     def requeue(cls, after: Duration) -> Action:
-        """Reconcile again after this long (seconds or a timedelta) even if nothing changes; a change may start a run
-        earlier. After many requests in a row for less than 0.1 s, an object waits 0.1 s. Times above 180 days become
-        180 days.
+        """Reconcile again after `after` (seconds or a timedelta) even if nothing changes; a change may start a run
+        earlier. After many requeues in a row of less than 0.1 s, an object waits 0.1 s. Times above 180 days become 180
+        days.
 
         Raises RequestError when `after` is negative, infinite, not a number, or not a duration.
         """
@@ -88,33 +88,32 @@ class Action(msgspec.Struct, frozen=True):
 
     @classmethod
     def await_change(cls) -> Action:
-        """Nothing more to do until the object, or an object that the controller watches for it, changes."""
+        """Do nothing until the object, or another object that triggers it, changes."""
         return _AWAIT_CHANGE
 
     @classmethod
     def waiting(cls, reason: str, message: str, *, after: Duration | None = None) -> Action:
-        """Report that the object waits for something. Waits for a change like `await_change`, or with `after` like
-        `requeue`.
+        """Report that the object waits for something. Runs again like `await_change`, or with `after` like `requeue`.
 
-        A controller with `ready="Ready"` then writes that condition with status Unknown, this `reason` (one word in
-        CamelCase such as `DatabaseStarting`) and this `message` for people. Raises RequestError for another reason, and
-        as `requeue`.
+        A controller with `ready="Ready"` then writes the condition Ready with status Unknown, `reason` (one word in
+        CamelCase such as `DatabaseStarting`) and `message`, a sentence for people. Raises RequestError for an invalid
+        reason or message, and like `requeue`.
 
         >>> Action.waiting("DatabaseStarting", "the database restores a backup", after=10)
         Action(requeue_after=10.0, reason='DatabaseStarting', message='the database restores a backup')
         """
         if not isinstance(reason, str) or not is_condition_reason(reason):
-            raise RequestError(f"Action.waiting: a reason is one word in CamelCase, such as 'DatabaseStarting', not "
-                               f"{reason!r}")
+            raise RequestError("Action.waiting: a reason must be one word in CamelCase, such as 'DatabaseStarting', "
+                               f"not {reason!r}")
         if not isinstance(message, str):
-            raise RequestError(f"Action.waiting: a message is text, not {class_named(message)}")
+            raise RequestError(f"Action.waiting: a message must be text, not {class_named(message)}")
         return cls(None if after is None else _delay(after), reason, message)
 
 
 def _delay(after: Duration) -> float:
     delay = duration_of("Action.requeue: the delay", after)
     if delay == inf:
-        raise RequestError("Action.requeue: the delay must have an end: Action.await_change() waits for a change alone")
+        raise RequestError("Action.requeue: the delay must be finite: Action.await_change() waits for a change")
     return delay
 
 
@@ -126,9 +125,10 @@ class TerminalError(KubeError):
     """Raise it in a reconciler when retrying cannot help: for example, when the spec asks for something that does not
     exist.
 
-    The run counts as one failure; the error policy is not called, and there is no retry. The object runs again after a
-    change: a version of it that this run neither read nor wrote, a change of an object that it owns or is mapped from,
-    `trigger`, or a resync. It also works as the cause of another exception (`raise Mine(...) from TerminalError(...)`).
+    The run counts as one failure; the error policy is not called, and there is no retry. The object runs again when it
+    has a version that this run neither read nor wrote, when an object changes that it owns or that a mapper maps to it,
+    after `trigger`, or at a resync. A TerminalError also has this effect as the cause of another exception (`raise
+    Mine(...) from TerminalError(...)`).
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     if "color" not in obj.data:
@@ -138,7 +138,7 @@ class TerminalError(KubeError):
 
 
 Value: TypeAlias = str | Callable[[Any], object]
-"""The part of an object that matters to a reader: a path such as `data.tls.crt`, or a function of the object."""
+"""The part of an object whose changes matter: a path such as `data.tls.crt`, or a function of the object."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -147,7 +147,7 @@ ResourceKind = TypeVar("ResourceKind", bound=Resource)
 
 
 class RunReads(Protocol):
-    """Answers the reads of runs, and keeps them as dependencies of their objects."""
+    """Answers the reads of runs, and records each read as a dependency of the run's object."""
 
     def read(self, run: Run, kind: Any, which: Any, value: Value | None) -> Any:
         """Like `Context.read`."""
@@ -158,7 +158,7 @@ class RunReads(Protocol):
 
 
 class Environment(Generic[T]):
-    """The parts that all runs of one controller share. Read-only once the controller runs."""
+    """The parts that all runs of one controller share. They do not change while the controller runs."""
 
     __slots__ = ("backoff", "client", "clock", "controller", "data", "field_manager", "logger", "metadata_store_of",
                  "reads", "recorder", "rng", "run_timeout", "shutdown", "store_of", "stored", "watched")
@@ -191,10 +191,10 @@ class Environment(Generic[T]):
 class Context(Generic[T_co]):
     """The second argument of a reconciler: the client, the stores, the user's own data, and the state of this run.
 
-    It has `client`, `api(Kind)`, `data` (the value of `context=`), `read(Kind, name)` and `read_all(Kind)` for objects
-    that this object depends on, `store(Kind)`, `report(obj, ...)` for the status, `record(reason, note)` for an Event,
-    `logger`, `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`, `deadline` and `reconcile_id`. Use it in the
-    run's thread, during the run.
+    Its main attributes are `client`, `api(Kind)`, `data` (the value of `context=`), `read(Kind, name)` and
+    `read_all(Kind)` for objects on which this object depends, `store(Kind)`, `report(obj, ...)` for the status,
+    `record(reason, note)` for an Event, `logger`, `attempt` (1 is the first), `backoff_delay`, `now()`, `stop`,
+    `deadline` and `reconcile_id`. Use the context only in the run's thread and during the run.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
     ...     ctx.logger.info("run %s for %s", ctx.attempt, ctx.data)
@@ -218,7 +218,7 @@ class Context(Generic[T_co]):
     @property
     def client(self) -> Client:
         """The client of the controller's main `Api`. In a run, writes by this and any other client use the controller's
-        name as their field manager, unless a call names another."""
+        name as their field manager, unless the call names another field manager."""
         return self._environment.client
 
     @overload
@@ -235,8 +235,8 @@ class Context(Generic[T_co]):
         if not api_resource_of(kind).namespaced:
             return Api.all(self.client, kind)
         if self.ref.namespace is None:
-            raise RequestError(f"{self.ref} is in no namespace: ctx.api({api_resource_of(kind).kind}) cannot know "
-                               "which one is meant; write Api.namespaced(ctx.client, kind, namespace)")
+            raise RequestError(f"{self.ref} is in no namespace, so ctx.api({api_resource_of(kind).kind}) has no "
+                               "namespace to use; write Api.namespaced(ctx.client, kind, namespace)")
         return Api.namespaced(self.client, kind, self.ref.namespace)
 
     @property
@@ -246,24 +246,24 @@ class Context(Generic[T_co]):
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt: 1 at first, and one more after each failed run.
+        """The number of this attempt: 1 at first, plus 1 for each failed run.
 
-        A successful run resets it to 1, and so does a new generation or uid of the object. If a change starts a run
-        before the backoff is over and that run fails, the number stays the same.
+        A successful run resets the number to 1, and so does a new generation or uid of the object. The number does not
+        grow if a change starts a run during the backoff and that run fails.
         """
         return self._run.failures + 1
 
     @property
     def backoff_delay(self) -> float:
-        """Seconds that this key will wait if this run fails and the default error policy decides; the longest wait if
-        this is the last attempt that `KeyBackoff(attempts=…)` allows."""
+        """Seconds that the object will wait if this run fails and the default error policy applies. In the last attempt
+        that `KeyBackoff(attempts=…)` allows, it is the longest wait."""
         delay = self.retry_delay
         return seconds(self._environment.backoff.maximum) if delay is None else delay
 
     @property
     def retry_delay(self) -> float | None:
-        """As `backoff_delay`; None if this is the last attempt that `KeyBackoff(attempts=…)` allows: when it fails, the
-        key waits for a change, whatever an error policy decides."""
+        """Like `backoff_delay`, but None in the last attempt that `KeyBackoff(attempts=…)` allows: when that attempt
+        fails, the object waits for a change, whatever an error policy returns."""
         if self._retry_delay is _UNKNOWN:
             failures = self._run.failures_if_it_fails
             self._retry_delay = self._environment.backoff.next(failures, self._environment.rng)
@@ -272,13 +272,13 @@ class Context(Generic[T_co]):
     def now(self) -> datetime:
         """The date and time, aware, in UTC; in a simulation, the simulated time.
 
-        `Action.requeue(due - ctx.now())` runs again at the time `due`.
+        `Action.requeue(due - ctx.now())` requests another run at the time `due`.
         """
         return self._environment.clock.now()
 
     @property
     def reason(self) -> str:
-        """Why this run happens, for logs. Several reasons may have been merged into this one."""
+        """Why this run happens, for logs. If several requests were merged into this run, it is one of their reasons."""
         return self._run.request.reason
 
     @property
@@ -286,7 +286,7 @@ class Context(Generic[T_co]):
         """A token that is set when this run should end at once: at its `run_timeout`, near the end of the grace period,
         or at a second stop.
 
-        Wait with `ctx.stop.wait(seconds)`. A run that ignores it is reported as stuck.
+        Wait with `ctx.stop.wait(seconds)`. A run that ignores the token during a shutdown is reported as stuck.
         """
         return self._run.stop or self._environment.shutdown.aborted
 
@@ -309,24 +309,25 @@ class Context(Generic[T_co]):
     def store(self, kind: HasApiResource | ApiResource) -> Store[Any]: ...
 
     def store(self, kind: Any) -> Store[Any]:
-        """The store of a kind that this controller watches: `ctx.store(ConfigMap)`. It has whole objects.
+        """The store of a kind that this controller watches: `ctx.store(ConfigMap)`. It contains whole objects.
 
-        If a controller watches only some fields of a kind, by `.watches(api.with_fields(View), …)` with your subclass
-        `View` of `PartialView`, the store is `ctx.store(View)`. Raises RequestError for a kind that is not watched, and
-        for a kind with metadata only, such as of `owns` without `whole=True`: use `metadata_store`.
+        If the controller watches only some fields of a kind, by `.watches(api.with_fields(View), …)` with a subclass
+        `View` of `PartialView`, use `ctx.store(View)`. Raises RequestError for a kind that is not watched. Also raises
+        it for a kind that is watched as metadata only, as by `owns` without `whole=True`: use `metadata_store` for such
+        a kind.
         """
         return self._environment.store_of(kind)
 
     def report(self, obj: Any, /, *conditions: Condition, force: bool = False, **fields: Any) -> bool:
         """Write `conditions` and `fields` into the status of `obj`, in one apply. Returns whether anything was sent:
-        False when the object already has all of it.
+        False if the object already has all of them.
 
-        `ctx.report(obj, Condition(type="Synced", status="True", reason="Done"), phase="Running", replicas=3)`. A field
-        has the name that its class or the API gives it; None removes it. Other status fields that the controller has
-        applied stay. `obj` is the object to reconcile, or another one; the same `obj` may be passed again after a
-        write. It is no error if the object is gone. Blocks for one call, and for two more each time that the object has
-        changed since. Raises RequestError for a field that the status does not have, and ApiError (`is_conflict`) when
-        another manager has applied a field, unless `force` takes it. See the function `report` for use outside of runs.
+        `ctx.report(obj, Condition(type="Synced", status="True", reason="Done"), phase="Running", replicas=3)`. Fields
+        are named as in the class or as in the API; None removes a field. Other status fields that the controller has
+        applied stay. `obj` is the object to reconcile, or another object; the same `obj` may be passed again after a
+        write. A missing object is not an error. Blocks for one call, and for two more each time that the object has
+        changed in between. Raises RequestError for a field that the status class lacks, and ApiError (`is_conflict`)
+        when another manager has applied a field, unless `force` is set. Outside of runs use the function `report`.
         """
         api = whole_api(self.client, obj, self.ref)
         return report(api, obj, *conditions, field_manager=self._environment.field_manager, force=force, **fields)
@@ -339,18 +340,20 @@ class Context(Generic[T_co]):
              value: Value | None = None) -> DynamicObject | None: ...
 
     def read(self, kind: Any, name: Any, *, value: Any = None) -> Any:
-        """The object with this name in the namespace of the object to reconcile, or with this ref; None if it does not
-        exist. The object to reconcile then depends on the object read, and runs again when that object changes, appears
+        """Read an object by ref, or by name in the namespace of the object to reconcile. Returns None if it does not
+        exist. The object to reconcile then depends on the object read, and runs again when the latter appears, changes
         or is deleted.
 
-        With `value`, a path such as `"data.tls.crt"` or a function of the object, it runs again only when the value
-        changes. The reads of a successful run replace those of the run before; a failed run adds its reads.
+        With `value`, a path such as `"data.tls.crt"` or a function of the object, the object to reconcile runs again
+        only when that value changes. The reads of a successful run replace the earlier reads; a failed run adds its
+        reads to them.
 
-        The object comes from memory, as a watch of the kind shows it. If its content is not in memory yet, one request
-        reads it: the call blocks at most for that request, and raises what `Api.get` raises. Memory holds only contents
-        that runs have read. The returned object is the caller's own. With `Controller.reads(kind)` the kind's list is
-        complete before the first run. RBAC: `get`, `list` and `watch` of the kind; with permissions for single names,
-        up to 50 of them are watched. Raises RequestError for an invalid name, for a ref of another kind and for a view.
+        The object comes from memory, which a watch of the kind keeps current. If its content is not in memory yet, one
+        request reads it: the call blocks at most for that request, and raises what `Api.get` raises. Memory contains
+        only contents that runs have read. The caller may change the returned object. With `Controller.reads(kind)` the
+        kind's list is complete before the first run. RBAC: `get`, `list` and `watch` on the kind; if only single names
+        are permitted, up to 50 of them are watched. Raises RequestError for an invalid name, for a ref of another kind
+        and for a view.
 
         >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         ...     certificate = ctx.read(Secret, "tls", value="data.tls.crt")
@@ -368,12 +371,12 @@ class Context(Generic[T_co]):
 
     def read_all(self, kind: Any, *, namespace: str | None = None, labels: LabelSelection | None = None,
                  fields: FieldSelection | None = None) -> list[Any]:
-        """The objects of a kind in `namespace` (None: in all that the controller reconciles) that the selectors match,
-        sorted by namespace and name. The object to reconcile depends on all of them, and on objects that enter or leave
-        the selection.
+        """Read the objects of a kind that the selectors match, sorted by namespace and name. `namespace` None means all
+        namespaces that the controller reconciles. The object to reconcile depends on all these objects, and runs again
+        when objects enter or leave the selection, too.
 
-        It works like `read`; contents that are not in memory are read by one list. This process matches `labels`; each
-        selection by `fields` has its own watch, at most 50.
+        It works like `read`, but one LIST request reads all contents that are not in memory. `labels` are matched in
+        this process. Each selection by `fields` has its own watch, with at most 50 such watches.
 
         >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         ...     pods = ctx.read_all(Pod, namespace=obj.namespace, labels={"app": obj.name})
@@ -383,15 +386,16 @@ class Context(Generic[T_co]):
         return self._environment.reads.read_all(self._run, kind, namespace, labels, fields)
 
     def metadata_store(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
-        """The metadata of a kind that this controller watches, by `owns` or in any other way: `ctx.metadata_store(Job)`
-        has names, labels and owners. Raises RequestError for a kind that is not watched."""
+        """The store with the metadata of a kind that this controller watches, by `owns` or otherwise.
+        `ctx.metadata_store(Job)` contains names, labels and owners. Raises RequestError for a kind that is not
+        watched."""
         return self._environment.metadata_store_of(kind)
 
     def children(self, kind: HasApiResource | ApiResource) -> list[Any]:
         """The objects of a watched kind that have an owner reference to the object to reconcile, found by an index.
 
-        Returns whole objects, or `PartialObjectMeta`s where only metadata is kept, as with `owns` without `whole=True`,
-        in no particular order. Raises RequestError for a kind that is not watched.
+        Returns whole objects in no particular order, or `PartialObjectMeta`s if only metadata is kept, as by `owns`
+        without `whole=True`. Raises RequestError for a kind that is not watched.
         """
         store = self._environment.metadata_store_of(kind)
         with contextlib.suppress(RequestError):
@@ -399,31 +403,32 @@ class Context(Generic[T_co]):
         return [store.reader(record) for record in store.owned_by(self._uid)]
 
     def ensure(self, obj: Resource, *children: Child, prune: bool = False, adopt: bool = False) -> Children:
-        """Make these children of `obj`, and keep them as they are given: each is applied unless it is up to date.
+        """Create these children of `obj`, and keep them as given: each child is applied unless it is up to date.
 
         A child is an object of a resource class, a dict, an official model or a manifest (text, or a `Path`). It gets
         an owner reference with `controller: true`, and the namespace of its owner. It is applied with the controller's
         name as field manager.
 
-        - **Nothing is sent** for a child that still shows the last apply of this process. Metadata is enough to see
-          that, so `owns(api)` suffices. A new process sends one apply for each child, which changes nothing.
+        - **Nothing is sent** for a child that is still as this process last applied it. Its metadata shows this, so
+          `owns(api)` suffices. A new process sends one apply for each child, which changes nothing.
         - **Foreign changes** of our fields (an update, `kubectl edit`, a scale, a removal) are reverted by one apply. A
-          field that another *Apply* manager takes by force is taken back once. If it is taken again within ten
-          minutes, the child is `contested`: it is left alone until its desired state or that manager's entry changes.
-        - **Foreign objects** are not touched: an object of the child's name that has another controller, or that has no
-          reference to `obj` and was not applied by this controller. NotOurs, which names these objects, is raised after
-          the other children were made. `adopt` takes those that have no controller.
-        - **`prune`**: this call names all children. After the other children succeeded, it deletes each object that
-          `obj` controls, if its kind is one that the controller `owns`, only this controller has applied it, and no
-          call of this run named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune.
+          field that another *Apply* manager takes by force is taken back once. If the field is taken again within
+          ten minutes, the child is `contested`: it is left alone until its desired state or that manager's
+          entry changes.
+        - **Foreign objects** are not changed. An object with a child's name is foreign if it has another controller,
+          or if it has no reference to `obj` and this controller has not applied it. After the other children were
+          applied, NotOurs is raised, which names the foreign objects. `adopt` takes over those without a controller.
+        - **`prune`**: this call names all children. After they were applied, it deletes each other object that `obj`
+          controls, if the controller `owns` its kind, only this controller has applied it, and no call of this run
+          named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune.
 
         Nothing is applied for an object that is being deleted, and its children stay. If another process writes under
-        our own field manager within the same second as our apply, metadata does not show the change; whole objects do
+        our field manager within the same second as our apply, metadata does not reveal the change; whole objects do
         (`owns(api, whole=True)`). Children in another namespace than their owner cannot have an owner reference: use
         labels and a finalizer.
 
-        Blocks for a call for each child that is sent or has to be read. Returns what was done, and why children are not
-        ready yet. Raises NotOurs; RequestError for an invalid child and for a second `prune`; and what `Api.apply`
+        Blocks for one call for each child that must be applied or read. Returns what was done, and why children are not
+        ready yet. Raises NotOurs; RequestError for an invalid child and for a second `prune`; and whatever `Api.apply`
         raises.
 
         >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
@@ -447,7 +452,7 @@ class Context(Generic[T_co]):
         """Publish an Event about the object to reconcile: `kubectl describe` shows it.
 
         `reason` is one word in CamelCase, such as `BackupFailed`. `note` is a sentence. Repetitions are counted in one
-        Event. It never blocks and never raises. See `Recorder`, also for the RBAC rules that it needs.
+        Event. The call never blocks and never raises. `Recorder` lists the required RBAC rules.
         """
         self._environment.recorder.publish(Reference.at(self.ref, self._uid), reason, note, warning=warning)
 
@@ -465,8 +470,8 @@ class Context(Generic[T_co]):
 
     @property
     def logger(self) -> ReconcileLogger:
-        """A logger that puts the object and the run's id in front of each message. `kubectl_runtime.observe.logs` has
-        the fields of a record."""
+        """A logger that puts the object and the run's id in front of each message. `kubectl_runtime.observe.logs` lists
+        the attributes that its records get."""
         if self._logger is None:
             self._logger = ReconcileLogger(self._environment.logger, run_fields(self))
         return self._logger
@@ -501,19 +506,19 @@ class SupportsReconcile(Protocol[K_contra, D_contra]):
     """
 
     def reconcile(self, obj: K_contra, ctx: Context[D_contra], /) -> Action:
-        """Do what the object requests, and return when to look again: see `Reconciler.reconcile`."""
+        """Make the cluster match the object, and return when to run again: see `Reconciler.reconcile`."""
 
 
 Reconciles: TypeAlias = SupportsReconcile[K, D] | Callable[[K, Context[D]], Action]
-"""Anything that can reconcile these objects, for a context with this data."""
+"""A reconciler of objects of type K whose `ctx.data` has type D: an object with `reconcile`, or a function."""
 
 
 class Reconciler(ABC, Generic[K]):
-    """The base class of your reconcilers: `reconcile` makes the cluster, and systems outside of it, match the spec of
-    an object.
+    """The base class for reconcilers. `reconcile` makes the cluster, and systems outside of it, match the spec of an
+    object.
 
-    One instance serves all workers at once. Keep no state of an object in it: write that into the cluster. Any other
-    state of the instance must be safe for several threads.
+    All workers use one instance at the same time. Do not keep the state of an object in the instance: write such state
+    into the cluster. Any other state of the instance must be safe for several threads.
 
     >>> class Greet(Reconciler[Namespace]):
     ...     def reconcile(self, obj: Namespace, ctx: Context[None]) -> Action:
@@ -525,28 +530,30 @@ class Reconciler(ABC, Generic[K]):
 
     @abstractmethod
     def reconcile(self, obj: K, ctx: Context[Any]) -> Action:
-        """Look at `obj`, do what is missing, and return when to look again.
+        """Compare `obj` with the actual state, make the needed changes, and return when to run again.
 
-        May block. Raise to report a failure: the error policy then decides. Runs again after any change, so it has to
-        reach the same end however often it is called. Never runs twice at once for one object.
+        It may block. An exception reports a failure, for which the error policy then decides. Because it runs again
+        after any change, it must reach the same result however often it is called. Two runs for one object never
+        overlap.
         """
 
     def error_policy(self, obj: K, error: BaseException, ctx: Context[Any]) -> Action:  # noqa: ARG002 - for overriding
-        """Decide what to do after `reconcile` raised `error`. Runs on the same worker and may block.
+        """Decide what to do after `reconcile` raised `error`. It runs on the same worker and may block.
 
-        The default waits `ctx.backoff_delay`: 5 ms doubling up to 1000 s per object, jittered, reset by success. It is
-        not called after a TerminalError, nor after the first few conflicts in a row, which are retried at once. After
-        the last attempt of a `KeyBackoff(attempts=…)` the object waits for a change, whatever the action says.
+        The default waits `ctx.backoff_delay`: 5 ms, doubling up to 1000 s per object, with jitter, and reset by a
+        success. The error policy is not called after a TerminalError, nor after the first few conflicts in a row, which
+        are retried at once. After the last attempt that `KeyBackoff(attempts=…)` allows, the object waits for a change,
+        whatever the returned action is.
         """
         return Action.requeue(ctx.backoff_delay)
 
     def on_success(self, obj: K, action: Action, ctx: Context[Any]) -> None:
-        """Called after `reconcile` has returned `action`, as part of the run: on the same worker. It may block, and an
-        exception makes the run fail. The default does nothing."""
+        """Called after `reconcile` has returned `action`, on the same worker, as part of the run. It may block. If it
+        raises, the run fails. The default does nothing."""
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """How one run ended: what `Controller.on_result` gets. `duration` and `requeue_after` are seconds.
+    """How one run ended: the argument of the `Controller.on_result` callback. Times are seconds.
 
     >>> def slow(report: RunReport) -> None:
     ...     if report.duration > 10:
@@ -561,12 +568,12 @@ class RunReport(msgspec.Struct, frozen=True):
     attempt: int
     """1, plus the number of failures in a row before this run."""
     reason: str
-    """Why it ran, for logs."""
+    """Why the run happened, for logs."""
     reconcile_id: str
     requeue_after: float | None
-    """Seconds until the next run even if nothing changes; None: it runs when something changes."""
+    """Seconds until the next run even if nothing changes; None: the object runs only when something changes."""
     error: BaseException | None
-    """The exception of the reconciler."""
+    """The exception that the run raised; None if it raised none."""
 
 
 ResultCallback: TypeAlias = Callable[[RunReport], object]

@@ -1,33 +1,34 @@
-"""`Runner`: the run queue under one lock, with an executor for the work and a dispatcher that waits for timers.
+"""`Runner`: the run queue under one lock, an executor for the work, and a dispatcher that waits for timers.
 
-Work enters by `trigger_all` (watch threads) and by timers (the dispatcher); either submits a worker when a key is due
-and fewer than `concurrency` workers exist. A worker ends one run and takes the next run without releasing the lock in
-between, and ends when nothing is due. So a loaded queue needs no switch between threads, and a waiting key holds no
-thread.
+Keys become due by `trigger_all` (in watch threads) and by timers (in the dispatcher). If a key is due and fewer than
+`concurrency` workers exist, that thread submits another worker. A worker ends one run and takes the next one without
+releasing the lock in between, and ends when no key is due. So a loaded queue needs no switch between threads, and a
+waiting key occupies no thread.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
-    open          runs                                            drain() -> draining
+    open          keys run                                        drain() -> draining
     draining      no new runs, pending keys are dropped; idle when the last run in progress has ended
 
-Triggers that arrive while the gate is closed are the initial list, and go to the background class. No lock is held
-during user code, calls of the observer, or submits (the executor may be the user's). Simulations drive `step` and the
-generators of the workers; the observer is notified between two yields, so that a simulated thread also has one run at
-a time.
+Triggers that arrive while the gate is closed come from the initial list, and run in the background class. No lock is
+held during user code, calls of the observer, or submits (the executor may be the user's). Simulations drive `step` and
+the workers' generators. The observer is notified between two yields, so that a simulated thread, too, has one run at a
+time.
 
-`Partition`: the objects that this replica owns, where several replicas divide the objects. If they are divided by name,
-each replica's stores hold everything, and only runs with their writes are divided. If they are divided by ranges of a
-hash, watches and stores are divided as well (see `controller.divided`).
+`Partition`: the objects that this replica owns, if several replicas share the objects. If objects are divided by name,
+each replica stores all objects, and only the runs with their writes are divided. If objects are divided by hash ranges,
+watches and stores are divided as well (see `controller.divided`).
 
-    a trigger for an object of another replica     is dropped: the other replica sees the change as well
-    a key is taken                                 ownership is checked again, as it may have moved
-    objects become this replica's                  all of them are triggered, when their store is complete
-    objects move to another replica                their pending keys are dropped; runs in progress go on, and end
-                                                   early when `ctx.stop` is set
+    a trigger for an object of another replica     the trigger is dropped: the other replica sees the change as well
+    a key is taken                                 ownership is checked again, because the object may have moved
+    objects become this replica's                  all of them are triggered, once their store is complete
+    objects move to another replica                their pending keys are dropped; runs in progress continue, but
+                                                   `ctx.stop` is set, so that they can end early
 
-Executors run the work in threads of the library, in a pool of the user's, or in a simulation. Work is a generator: each
+Executors run the work in the library's threads, in a pool of the user's, or in a simulation. Work is a generator: each
 `yield` is a point at which another thread could be scheduled, so a simulation can step many workers in a seeded order.
-Threads run it to its end. The default threads are daemons, and not a `concurrent.futures.ThreadPoolExecutor`, because
-Python joins the latter's threads at exit, and one reconciler that never returns would keep the process alive.
+Threads run the work to its end. The default threads are daemons, not those of a
+`concurrent.futures.ThreadPoolExecutor`: Python joins the latter at exit, so one reconciler that never returns would
+keep the process alive.
 """
 from __future__ import annotations
 
@@ -57,37 +58,37 @@ log = guarded_logger(__name__)
 Work = Generator[None, None, None]
 
 _ELSEWHERE = frozenset(("ProcessPoolExecutor", "InterpreterPoolExecutor"))
-"""Names, since the first takes long to import and the second came with Python 3.14."""
+"""Compared by name, because the first class is slow to import and the second exists only since Python 3.14."""
 
 
 class Executor(Protocol):
-    """Takes work; never blocks, and never runs the work in the calling thread."""
+    """Runs work in other threads; never blocks the caller."""
 
     one_run: bool
-    """Whether each submitted work does one run only, so that other users of the threads get their turn."""
+    """Whether each submitted work does only one run, so that other users of the threads get their turn."""
 
     def submit(self, work: Work) -> None:
-        """Have `work` run to its end at some time."""
+        """Accept `work`, which later runs to its end."""
 
 
 class ThreadExecutor:
-    """A fixed number of daemon threads over one queue. `submit` is safe from any thread.
+    """A fixed number of daemon threads with one work queue. `submit` is safe from any thread.
 
-    If another thread (a watchdog, a debugger) sets an exception in one of these threads, it is raised when the thread
-    next wakes, which may be after the thread has taken work. Neither the thread nor the work is lost.
+    Another thread (a watchdog, a debugger) may set an exception in one of these threads. The exception is raised when
+    the thread next wakes, perhaps just after it has taken work. Neither the thread nor the work is lost.
     """
 
     one_run = False
 
     def __init__(self, size: int, name: str, on_bug: Callable[[BaseException], None]) -> None:
-        """`size` threads called `name` plus their number. `on_bug` is called with an exception that the work raised;
-        the thread goes on.
+        """`size` threads called `name` plus their number. If the work raises, `on_bug` gets the exception, and the
+        thread continues.
 
         The threads are not started: the owner starts `threads`, and joins them after `close`.
         """
         self._work: SimpleQueue[Work | None] = SimpleQueue()
         self._unbegun: dict[Work, None] = {}
-        """Work that was submitted and that no thread has begun."""
+        """Submitted work that no thread has begun."""
         self._closed = False
         self._on_bug = on_bug
         self.threads = [Thread(target=self._run, name=f"{name} {number}", daemon=True)
@@ -108,11 +109,11 @@ class ThreadExecutor:
         interrupted = False
         while True:
             try:
-                if interrupted:  # work that it had taken is not in the queue any more
+                if interrupted:  # this thread may have taken work from the queue without beginning it
                     for work in list(self._unbegun):
                         self._perform(work)
                     interrupted = False
-                # Blocks without a deadline: `close`, which the stop token's callback calls, ends it.
+                # Blocks without a deadline until `close`, which the stop token's callback calls.
                 while (taken := self._work.get()) is not None:
                     self._perform(taken)
                 return
@@ -134,13 +135,13 @@ class ThreadExecutor:
             if getgeneratorstate(work) == GEN_CREATED:
                 self._unbegun[work] = None
                 raise
-            self._on_bug(error)  # a defect of the library; it must reach the supervisor
+            self._on_bug(error)  # a defect of the library, which the supervisor must get
 
 
 class PoolExecutor:
-    """A pool of threads that the user passed, which others may use as well. `submit` is safe from any thread.
+    """A thread pool of the user's, which other code may use as well. `submit` is safe from any thread.
 
-    It is never shut down here. `close` cancels work that has not begun; running work continues.
+    The library never shuts the pool down. `close` cancels work that has not begun; running work continues.
     """
 
     one_run = True
@@ -148,7 +149,7 @@ class PoolExecutor:
     """Empty: the library neither starts nor joins threads of the pool."""
 
     def __init__(self, pool: Pool, on_bug: Callable[[BaseException], None]) -> None:
-        """`on_bug` is called with an exception that the work raised. Raises RequestError for a pool without threads."""
+        """If the work raises, `on_bug` gets the exception. Raises RequestError for a pool without threads."""
         check_pool(pool)
         self._pool = pool
         self._on_bug = on_bug
@@ -159,14 +160,14 @@ class PoolExecutor:
     def submit(self, work: Work) -> None:
         """Have `work` run in the pool. Raises what the pool raises: RuntimeError when it has been shut down."""
         begun = _Begun(work)
-        # A thread that the pool begins for it may keep the context of this moment.
+        # An empty context, because a thread that the pool starts for this may keep the caller's context.
         future = Context().run(self._pool.submit, begun.run)
         with self._lock:
             self._waiting[future] = begun
         future.add_done_callback(self._done)
 
     def close(self) -> None:
-        """Cancel what has not begun. Must be called when there is nothing left to run. Does not wait."""
+        """Cancel work that has not begun. Call it when there is nothing left to run. Does not wait."""
         with self._lock:
             self._closing = True
             waiting = list(self._waiting)
@@ -180,9 +181,9 @@ class PoolExecutor:
         if error is None and not begun.begun and not self._closing:
             error = RuntimeError("other code cancelled a run in the executor of a running controller")
         if error is not None:
-            self._on_bug(error)  # this ends the controller, so no new run begins below
+            self._on_bug(error)  # ends the controller, so that no new run begins below
         if not begun.begun:
-            for _ in begun.work:  # it counts as a worker: it must look for work, find none and leave
+            for _ in begun.work:  # a counted worker must look for work, find none and leave
                 pass
 
 
@@ -203,22 +204,22 @@ class _Begun:
 
 def executor_for(pool: Pool | None, size: int, name: str,
                  on_bug: Callable[[BaseException], None]) -> ThreadExecutor | PoolExecutor:
-    """The executor for the user's `pool`, or with `size` threads of its own without one. Raises like `PoolExecutor`."""
+    """An executor for the user's `pool`; without a pool, one with `size` threads. Raises like `PoolExecutor`."""
     return ThreadExecutor(size, name, on_bug) if pool is None else PoolExecutor(pool, on_bug)
 
 
 def check_pool(pool: Any) -> None:
-    """Raise RequestError unless `pool` is a pool of threads of this interpreter."""
+    """Raise RequestError unless `pool` is a thread pool of this interpreter."""
     if any(base.__name__ in _ELSEWHERE for base in type(pool).__mro__):
         raise RequestError(f"executor: {type(pool).__name__} runs its work in other processes or interpreters, where "
                            "the stores, the client and the context do not exist; pass a ThreadPoolExecutor")
     if not isinstance(pool, Pool):
-        raise RequestError("executor is a concurrent.futures.Executor with threads, such as ThreadPoolExecutor(8), "
-                           f"not {pool!r}")
+        raise RequestError("executor must be a concurrent.futures.Executor with threads, such as "
+                           f"ThreadPoolExecutor(8), not {pool!r}")
 
 
 FORGET_AT_ONCE = 1000
-"""Keys that are forgotten in one hold of the lock, which takes a few milliseconds."""
+"""The number of keys that are forgotten under one hold of the lock, which takes a few milliseconds."""
 
 
 class Runner:
@@ -227,9 +228,9 @@ class Runner:
     def __init__(self, queue: WorkQueue, execute: Execute, executor: Executor, *, concurrency: int,
                  clock: Clock, name: str = "", observer: Observer = NO_OBSERVER,
                  on_bug: Callable[[BaseException], None] | None = None) -> None:
-        """At most `concurrency` runs at once. Starts with the gate closed. `observer` is notified under this `name`; it
-        raises nothing (see `together`). `on_bug` is called when the executor takes no work; without `on_bug` the
-        error is raised."""
+        """Allows at most `concurrency` runs at once. Starts with the gate closed. `observer` is notified with this
+        `name`, and raises nothing (see `together`). If the executor accepts no work, `on_bug` gets the error; without
+        `on_bug` the error is raised."""
         self._queue = queue
         self.execute = execute
         """Runs one key. A simulation may wrap it before the first run."""
@@ -243,16 +244,16 @@ class Runner:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._workers: dict[int, Run | None] = {}
-        """The workers that were called and have not left, by number, and the run that each works on."""
+        """The active workers by number, each with its current run."""
         self._to_call: list[int] = []
-        """The workers that are still to be submitted."""
+        """The numbers of workers that must still be submitted."""
         self._numbers = count()
         self._open = False
         self._history = RunHistory()
         self._wake_at = inf
-        """When the dispatcher will wake by itself; a thread that schedules an earlier key must wake it."""
+        """When the dispatcher will wake by itself. A thread that schedules an earlier key must wake it."""
         self._turn_since: float | None = None
-        """When the dispatcher's turn in progress began; None while it waits or does not exist."""
+        """When the dispatcher's current turn began; None while it waits or does not run."""
         self._woken = False
         """Whether `wake` was called since the dispatcher's housekeeping began."""
 
@@ -271,7 +272,7 @@ class Runner:
             notify(self._keys_triggered, len(requests), due, now)
 
     def forget(self, of: Callable[[Key], bool]) -> None:
-        """Drop all state of the keys for which `of` is true; their runs in progress leave no state behind.
+        """Drop all state of the keys for which `of` is true. Their runs in progress will leave no state, either.
 
         The lock is released between batches.
         """
@@ -284,7 +285,7 @@ class Runner:
                     self._queue.forget(key)
 
     def open(self) -> None:
-        """Every store is complete: runs may begin."""
+        """Let runs begin: every store is complete."""
         with self._lock:
             self._open = True
             now = self._clock.monotonic()
@@ -293,7 +294,8 @@ class Runner:
         self._submit_called()
 
     def drain(self) -> int:
-        """Begin no more runs and drop what is pending; returns how many keys were due (waiting timers do not count)."""
+        """Begin no more runs and drop pending keys. Returns how many keys were due, without those that wait for a
+        timer."""
         with self._lock:
             dropped = self._queue.due(self._clock.monotonic())
             self._queue.close()
@@ -321,23 +323,23 @@ class Runner:
             self._changed.notify_all()
 
     def running(self) -> list[Run]:
-        """The runs in progress, in the order they began."""
+        """The runs in progress, in the order in which they began."""
         with self._lock:
             return sorted(self._queue.running, key=lambda run: run.started)
 
     def depth(self) -> int:
-        """How many keys are scheduled, due or not."""
+        """The number of scheduled keys, due or not."""
         with self._lock:
             return len(self._queue)
 
     def failing(self) -> tuple[int, int]:
-        """How many keys failed the last time they ran, and how many of their retries the rate limit holds back."""
+        """The number of keys whose last run failed, and the number of retries that the rate limit holds back."""
         with self._lock:
             return self._queue.failing, self._queue.held_back
 
     def held(self) -> tuple[list[Run], int] | None:
-        """While all workers are busy: the runs in progress, in the order they began, and how many keys are due. None
-        while a worker is free, without taking the lock."""
+        """While all workers are busy: the runs in progress, in the order in which they began, and the number of due
+        keys. While a worker is free: None, without taking the lock."""
         if len(self._workers) < self._concurrency:
             return None
         with self._lock:
@@ -345,7 +347,7 @@ class Runner:
 
     def look(self, most: int) -> QueueLook:
         """A snapshot of the queue and the last runs, with up to `most` rows of each kind. For 30 rows the lock is held
-        for 50 to 255 µs, with 100 keys as with 200,000."""
+        for 50 to 255 µs, with 100 keys as well as with 200,000."""
         with self._lock:
             now = self._clock.monotonic()
             look, history = self._queue.look(now, most), self._history
@@ -354,22 +356,22 @@ class Runner:
             return look
 
     def dispatcher_late(self) -> float:
-        """The seconds by which the dispatcher is overdue, in its turn or in waking up; 0 when it is on time. Takes no
-        lock, so that it also works when the dispatcher is stuck with the lock."""
+        """The seconds by which the dispatcher's turn or its waking is overdue; 0 when it is on time. Takes no lock, so
+        that it also works when the dispatcher is stuck while it holds the lock."""
         since = self._turn_since
         return max(0.0, self._clock.monotonic() - (self._wake_at if since is None else since))
 
     def step(self) -> float | None:
-        """The dispatcher's turn: start what is due. Returns the seconds until the next key is due; None without one."""
+        """Do the dispatcher's turn: start due keys. Returns the seconds until the next key is due; None without one."""
         with self._lock:
             delay = self._step()
         self._submit_called()
         return delay
 
     def dispatch(self, housekeeping: Callable[[], float | None]) -> None:
-        """The dispatcher's thread: `step` whenever there is something to do, until `drain`.
+        """The body of the dispatcher's thread: do a turn whenever a key may be due, until `drain`.
 
-        `housekeeping` is called in between, outside the lock; it returns the seconds until it wants to be called again.
+        `housekeeping` is called in between, outside the lock. It returns the seconds until its next call.
         """
         while True:
             self._turn_since = self._clock.monotonic()
@@ -394,8 +396,8 @@ class Runner:
         return None if at is None else max(0.0, at - now)
 
     def _call_worker_if_due(self, due: int) -> float | None:
-        """Start a worker if keys are due and fewer than the allowed number of workers exist. Returns when the
-        dispatcher has to look again, and wakes it if it would look too late; None if it need not look."""
+        """Start a worker if keys are due and fewer than `concurrency` workers exist. Returns when the dispatcher must
+        look again, None if it need not, and wakes it if it would wake too late."""
         if not self._open:
             return None
         if due and len(self._workers) < self._concurrency:
@@ -409,7 +411,7 @@ class Runner:
         return at
 
     def _submit_called(self) -> None:
-        """Submit the workers that were called. Not under the lock."""
+        """Submit the workers in `_to_call`. The lock must not be held."""
         while self._to_call:
             with self._lock:
                 if not self._to_call:
@@ -433,7 +435,7 @@ class Runner:
                 run = self._next(number, run, outcome)
         except GeneratorExit:
             raise
-        except BaseException:  # a defect, no memory; otherwise the run would seem to go on without end
+        except BaseException:  # a defect, no memory: otherwise the run would count as running forever
             self._lose_worker(number)
             raise
 
@@ -445,7 +447,7 @@ class Runner:
             self._changed.notify_all()
 
     def _next(self, number: int, ended: Run | None, outcome: Outcome | None) -> Run | None:
-        """End one run and take the next. None ends the worker of this number."""
+        """End one run and take the next one. None means that worker `number` must end."""
         queue, retried = self._queue, False
         with self._lock:
             now = self._clock.monotonic()
@@ -456,7 +458,7 @@ class Runner:
             due = queue.due(now)
             if run is None:
                 del self._workers[number]
-                if queue.closed:  # `wait_idle` waits for this; else nothing does, and the dispatcher sleeps on
+                if queue.closed:  # only `wait_idle` waits for this; otherwise do not wake the dispatcher
                     self._changed.notify_all()
             else:
                 run.depth = due
@@ -469,18 +471,18 @@ class Runner:
 
 
 DividedBy = Literal["name", "namespace", "uid"]
-"""The property that decides in which shard an object is."""
+"""The property of an object that determines its shard."""
 
 Of = Callable[[Key], bool]
-"""Whether a key is one of those that a call concerns."""
+"""A function that returns whether a call applies to a key."""
 
 
 class Listener:
-    """The reactions of a controller when its replica gains or loses objects. For one thread at a time. Raises nothing;
-    its calls block while they go through all objects."""
+    """How a controller reacts when its replica gains or loses objects. For one thread at a time. Raises nothing. The
+    calls block while they go through all objects."""
 
     def __init__(self, inbox: Inbox, runner: Runner, on_lost: Callable[[Of], None] = lambda _of: None) -> None:
-        """`on_lost` is called for lost objects: this replica must forget its state of them."""
+        """`on_lost` is called for lost objects, so that this replica forgets its state of them."""
         self._inbox = inbox
         self._runner = runner
         self._on_lost = on_lost
@@ -490,16 +492,16 @@ class Listener:
         self._inbox.trigger_those(of)
 
     def lost(self, of: Of) -> None:
-        """This replica no longer owns the objects for whose keys `of` is true. Their runs may still go on."""
+        """This replica no longer owns the objects for whose keys `of` is true. Their runs may still continue."""
         self._runner.forget(of)
         self._on_lost(of)
 
     def left(self, of: Of) -> None:
-        """No run of these objects may write any more. Stores that hold everything stay as they are."""
+        """No run of these objects can write any more. Stores that contain all objects stay as they are."""
 
     def expected(self, of: Of) -> None:
-        """This replica will probably own these objects soon, and no other objects. Stores that hold everything have
-        them."""
+        """This replica will probably own these objects soon, and no others. Stores that contain all objects need
+        nothing."""
 
 
 class PartitionListener(Protocol):
@@ -523,7 +525,7 @@ class Partition(Protocol):
 
     @property
     def by(self) -> DividedBy:
-        """The property that decides in which shard an object is: "name"; or "namespace" or "uid", by hash ranges."""
+        """The property of an object that determines its shard: "name"; or, by hash ranges, "namespace" or "uid"."""
 
     @property
     def parts(self) -> int:
@@ -534,27 +536,28 @@ class Partition(Protocol):
         """The shards whose objects may run here."""
 
     def begin_in(self, shard: int) -> StopToken | None:
-        """Like `begin`, for an object of this shard."""
+        """Like `begin`, for an object in this shard."""
 
     def end_in(self, shard: int) -> None:
-        """The run has ended."""
+        """A run of an object in this shard has ended."""
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
         """The `requests` for objects of this replica."""
 
     def begin(self, key: Key) -> StopToken | None:
-        """A run of `key` begins. Returns a token that is set when the object moves to another replica, which waits
-        until the run has ended. Returns None if this replica does not own the object; then `end` is not called."""
+        """A run of `key` begins. Returns a token that is set when the object moves to another replica; that replica
+        waits until the run has ended. If this replica does not own the object, returns None, and `end` is not
+        called."""
 
     def end(self, key: Key) -> None:
-        """The run has ended."""
+        """The run of `key` has ended."""
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
         """Notify `listener` of changes; returns a function that stops this."""
 
 
 def only_owned(partition: Partition | None, schedule: Sink) -> Sink:
-    """`schedule` for the objects that this replica owns; without a partition, for all objects."""
+    """`schedule`, restricted to the objects that this replica owns; without a partition, `schedule` itself."""
     if partition is None:
         return schedule
 
@@ -566,8 +569,8 @@ def only_owned(partition: Partition | None, schedule: Sink) -> Sink:
 
 
 class Owned:
-    """The run part for partitioned objects: `ctx.stop` is set, and the library's calls end, when the object moves to
-    another replica."""
+    """The run part for partitioned objects. When the object moves to another replica, `ctx.stop` is set, and the
+    library's calls in the run end."""
 
     def __init__(self, partition: Partition, clock: Clock) -> None:
         self._partition = partition

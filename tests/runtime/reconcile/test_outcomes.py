@@ -543,7 +543,8 @@ def test_a_success_starts_the_attempts_of_the_backoff_over_and_conflicts_do_not_
 
 
 @pytest.mark.parametrize(("context", "notes"), [
-    (None, ["ctx.data is None, as no context= was given: start, run, bind and Manager.add take it"]), ("given", [])])
+    (None, ["ctx.data is None, because no context= was given: pass it to start, run, bind or Manager.add"]),
+    ("given", [])])
 def test_what_is_read_of_a_context_that_was_not_given_fails_with_that(context: Any, notes: list[str]) -> None:
     def answer(obj: Parent, ctx: Context[Any]) -> Action:
         return Action.requeue(ctx.data.interval)
