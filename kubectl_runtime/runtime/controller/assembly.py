@@ -1,10 +1,11 @@
-"""A controller's parts, wired together but not running: `Running` gives them threads, a simulation steps them.
+"""A controller's parts, connected but not running: `Running` gives them threads, a simulation steps them.
 
     watches -> subscriptions -> inbox -> runner -> invoker, with gate, store and shutdown tokens
 
-`invoker_of_gone` runs `on_gone` for a key without an object in the store. It is a run like any other: it never overlaps
-with another run of the same key, is logged, and is retried with backoff. It runs when a deletion is seen, and when
-anything else triggers a missing object. A deletion while no controller runs is never seen: there use a finalizer.
+`invoker_of_gone` runs `on_gone` for a key without an object in the store. Such a run is like any other: it never
+overlaps with another run of the same key, is logged, and is retried with backoff. It happens after a deletion, and
+after any other trigger of a missing object. A deletion while no controller runs is never noticed: where that matters,
+use a finalizer.
 """
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ from kubectl_runtime.runtime.watch.states import namespaces_of, pattern_of
 
 
 class _Absent:
-    """A stand-in for a store; each key has a record that holds only its name."""
+    """A stand-in for a store that has a record for each key, with only its name and namespace."""
 
     def __init__(self, store: Store[Any]) -> None:
         self._resource = store.resource
@@ -86,7 +87,7 @@ class _Absent:
 
 
 def invoker_of_gone(on_gone: GoneFunction, store: Store[Any], environment: Environment[Any]) -> Execute:
-    """A run that calls `on_gone(ref, ctx)` for an object that is not stored."""
+    """Returns the function for a run that calls `on_gone(ref, ctx)` for an object that is not in the store."""
 
     def let_go(_obj: Record, ctx: Context[Any]) -> Action:
         on_gone(ctx.ref, ctx)
@@ -97,7 +98,7 @@ def invoker_of_gone(on_gone: GoneFunction, store: Store[Any], environment: Envir
 
 
 NAMED_RUNS = 10
-"""Runs that are named when a stop begins to wait for them; further runs are counted."""
+"""The number of runs that the log names when a stop begins to wait for them; further runs are only counted."""
 
 
 K = TypeVar("K")
@@ -117,15 +118,15 @@ def _logger_of(plan: Plan) -> GuardedLogger:
 
 
 class Assembly(Generic[K]):
-    """The parts of a running controller, put together: watches, queue, runner, store."""
+    """The connected parts of a controller: watches, queue, runner, store."""
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  data: Any, *, executor: Executor, on_bug: Callable[[str, BaseException], None],
                  rng: random.Random | None = None, move: Callable[[Share], object] = lambda _: None) -> None:
-        """`on_bug(what, error)` is called with defects of the library; `rng` draws all jitter. `move` starts a watch
-        that is added while the controller runs; a simulation steps it instead."""
+        """`on_bug(what, error)` gets exceptions that are defects of the library. `rng` chooses all jitter. `move`
+        starts a watch that is added while the controller runs; in a simulation it starts no thread."""
         self.divided = _divided(plan)
-        """The watches of a controller whose replicas divide its objects by ranges; None for others."""
+        """The watches of a controller whose replicas divide its objects by hash ranges; None for other controllers."""
         if self.divided is not None:
             plan = replace(self.divided.plan, partition=self.divided)
         self.plan, options = plan, plan.options
@@ -140,7 +141,7 @@ class Assembly(Generic[K]):
         self._serving: dict[Share, Planned] = {}
         """The watches that reads use."""
         self.drained = ""
-        """The work in progress when the stop began, as text."""
+        """The runs in progress when the stop began, as text."""
         main = plan.main
         self._take_watches(main)
         assert main.store is not None
@@ -152,7 +153,7 @@ class Assembly(Generic[K]):
         self.reads = Reads(plan.resource, plan.client, self, controller=plan.name, namespaces=namespaces, chosen=chosen,
                            own_writes=options.own_writes is OwnWrites.OVERLAY, sink=self._read_sink, clock=plan.clock,
                            draining=self.shutdown.draining, logger=self.logger, observer=options.observer)
-        """The dependencies of objects on what runs read."""
+        """The dependencies of objects on other objects that their runs read."""
         self._declared = [name for kind in plan.reads for name in self.reads.declare(kind)]
         environment: Environment[Any] = Environment(
             controller=plan.name, client=plan.client, data=data, logger=self.logger, shutdown=self.shutdown,
@@ -177,7 +178,7 @@ class Assembly(Generic[K]):
                              logger=self.logger, timeout=plan.sync_timeout,
                              then="reconciling" if plan.hold is None else "ready to reconcile")
         self.housekeeping = self._housekeeping(jitter)
-        """Further work of the dispatcher; returns the seconds until it is due again."""
+        """The dispatcher's periodic tasks; returns the seconds until the next call."""
         self._attach_divided()
         self._plan_pulls()
         self.shutdown.draining.on_set(self._drain)
@@ -194,7 +195,7 @@ class Assembly(Generic[K]):
     def _take_watches(self, main: WatchPlan | MainStream) -> None:
         try:
             self._taken.add_all([*([main] if isinstance(main, WatchPlan) else []), *self.plan.related])
-        except BaseException:  # RequestError for a form that an Api does not have
+        except BaseException:  # such as RequestError for a form that an Api does not support
             self.release("the controller cannot be started")
             raise
         self.shutdown.draining.on_set(self._give_back)
@@ -209,7 +210,7 @@ class Assembly(Generic[K]):
 
     def _execute(self, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None,
                  environment: Environment[Any]) -> Execute:
-        """The function for a run, with its parts in order."""
+        """The function that executes a run, with the run's parts in order."""
         plan = self.plan
         parts: list[RunPart] = []
         if observer := RunObserver(plan.name, plan.options.observer, plan.clock):
@@ -228,15 +229,16 @@ class Assembly(Generic[K]):
         if plan.on_gone is not None:
             gone = invoker_of_gone(plan.on_gone, self.store, environment)
             invoker.gone = gone if self.divided is None else unless_lost(gone)
-        return invoker.__call__  # called for each run, and a method is cheaper to call than an object
+        return invoker.__call__  # a method is cheaper to call than an object
 
     def _schedule(self) -> Sink:
-        """The sink of all requests for runs."""
+        """The sink for all reconcile requests."""
         schedule = only_owned(self.plan.partition, self.runner.trigger_all)
         return schedule if self.recording is None else self.recording.triggering(schedule)
 
     def subscribe(self) -> None:
-        """Connect the watches with the runner: from then on their steps lead to runs, and runs know their writes."""
+        """Connect the watches with the runner: from then on, watch events lead to runs, and runs know their own
+        writes."""
         self.plan.options.observer.controller_started(self.plan.name, self.plan.options.concurrency)
         self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
         self.shutdown.draining.on_set(self.plan.client.on_write(record_write))
@@ -259,7 +261,7 @@ class Assembly(Generic[K]):
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
-        """The controller's watches, by name; other controllers may use them too."""
+        """The controller's watches, by name; other controllers may use them, too."""
         return self._taken.watches
 
     @property
@@ -269,19 +271,20 @@ class Assembly(Generic[K]):
 
     @property
     def leaving(self) -> list[threading.Thread]:
-        """The threads of released watches, which end by themselves."""
+        """The threads of returned watches; they end by themselves."""
         return self._taken.leaving
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
-        """The store of a watched kind. Raises RequestError when this controller does not watch it."""
+        """The store of a watched kind. Raises RequestError if the controller does not watch the kind."""
         return self._taken.store_of(kind)
 
     def release(self, reason: str) -> None:
-        """Give the watches back."""
+        """Return the watches."""
         self._taken.release(reason)
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:
-        """Add a watch to a running controller (one for each namespace), for the caller to start or step."""
+        """Add a watch to a running controller, or one for each namespace. The caller starts or steps the returned
+        watches."""
         added = self._taken.add_one(plan)
         for planned in added:
             self.gate.expect(planned.name)
@@ -328,12 +331,12 @@ class Assembly(Generic[K]):
         self._taken.drop(watched.share, reason)
 
     def trigger(self, item: Any) -> None:
-        """Run an object or ref for the program. Raises RequestError when it is of another kind."""
+        """Request a run for an object or ref of the program's. Raises RequestError for another kind."""
         is_triggered(ref_of(item, self.plan.resource).key)
         self.inbox.trigger(item)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
-        """Add a trigger source. Returns its name, and what a thread has to run until `draining`."""
+        """Add a trigger source. Returns its name, and the function that a thread must run until `draining`."""
         kind = "bulk trigger source" if bulk else "trigger source"
         name = f"{kind} {1 + sum(name.startswith(kind) for name in self.pulls)}"
         to_requests = self.inbox.bulk if bulk else self.inbox.external
@@ -342,25 +345,26 @@ class Assembly(Generic[K]):
         return name, self.pulls[name]
 
     def dispatch(self) -> None:
-        """The body of the dispatcher's thread. It returns when the runs that a drain waits for no longer need it."""
+        """The body of the dispatcher's thread. It returns when the runs that a drain waits for need no dispatcher any
+        more."""
         self.runner.dispatch(self.housekeeping)
         self._timeouts.see_through()
 
     def _sink_of(self, plan: WatchPlan | StreamPlan) -> Sink:
         if plan is self.plan.main or (isinstance(plan, WatchPlan) and plan.store is not None):
             return self.inbox.sink
-        # An owner in another namespace is no mistake: children may be watched in more namespaces than owners.
+        # No warning about an owner in another namespace: children may be watched in more namespaces than owners.
         return self.inbox.sink_of("" if plan.is_owned else name_of(plan.subscription))
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         scope = planned.scope
-        if self.recording is not None and planned.is_first:  # first, so that it has changes before their runs
+        if self.recording is not None and planned.is_first:  # first, so that the recording has a change before its runs
             planned.record(self.recording)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)
 
     def _connect_part(self, planned: Planned) -> None:
-        """Connect a watch of a part of the objects to the runs; its list is complete."""
+        """Connect the watch of a shard, whose list is complete, so that it leads to runs."""
         first = FirstList(self._sink_of(planned.scope.plan), lambda: None)
         self._connect(planned, first.sink, first.completed)
 
@@ -404,7 +408,7 @@ class Assembly(Generic[K]):
 
 
 def what_is_waited_for(runs: list[Run], shutdown: Shutdown, clock: Clock) -> str:
-    """Text for the log when a stop begins: the runs in progress, and how long the stop waits for them."""
+    """Text for the log when a stop begins: the runs in progress, and how long the stop will wait for them."""
     if not runs:
         return "nothing is running"
     left = shutdown.time_left()

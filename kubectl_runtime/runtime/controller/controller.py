@@ -1,7 +1,8 @@
-"""`Controller`: declares what to watch and how to run, then runs a reconciler on it.
+"""`Controller`: declares which objects to watch and how to run, then runs a reconciler for them.
 
-The methods change the controller and return it. `owns`, `watches`, `reads` and the trigger sources may also be added
-while it runs, with immediate effect; streams must be added before the start. A stopped controller may be started again.
+The methods change the controller and return it. `owns`, `watches`, `reads` and trigger sources may also be added while
+the controller runs, with immediate effect; streams must be added before the start. A stopped controller may be started
+again.
 """
 from __future__ import annotations
 
@@ -79,13 +80,13 @@ D = TypeVar("D")
 
 
 class Controller(Generic[K]):
-    """Reconciles the objects of an Api: it watches them, and calls your reconciler for each one that changed.
+    """Reconciles the objects of an Api: watches them, and calls your reconciler for each object that changes.
 
-    A reconciler is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`, as a
-    `Reconciler` has. Pass it to `run`, which blocks until the end, or to `start`, which does not; before that nothing
-    is watched. Two runs for one object never overlap. An object whose run fails waits, with exponential backoff; other
-    objects go on. The methods that set it up (`owns`, `watches`, `shutdown_on_signal`, …) change the controller and
-    return it, so you can chain them. Call them in one thread.
+    A reconciler is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`, for
+    example a `Reconciler`. Pass it to `run`, which blocks until the controller stops, or to `start`, which returns at
+    once. Nothing is watched before that call. Two runs for one object never overlap. If a run fails, its object is
+    retried with exponential backoff; other objects are not delayed. The methods that configure the controller (`owns`,
+    `watches`, `shutdown_on_signal`, …) return it, so calls can be chained. Call them in one thread.
 
     >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
     ...     seen.append(obj.name)
@@ -99,30 +100,33 @@ class Controller(Generic[K]):
     @takes_options(WatchOptions)
     def __init__(self, api: Api[K] | Namespaces[K] | SelectedNamespaces[K],
                  **options: Unpack[WatchOptions[K]]) -> None:
-        """Reconcile the objects of `api`, at most `concurrency` of them at the same time.
+        """Reconcile the objects of `api`, at most `concurrency` objects at the same time.
 
-        - `watch`: how to list and watch: selectors, page size, the wait after a failure.
+        - `watch`: how to list and watch: selectors, page size, the backoff after a failure.
         - `concurrency`: the most runs at the same time. Default: 10.
-        - `debounce`: run an object when it has not changed for this long, and at the latest after ten times that time;
-          a `Debounce` sets another limit. Default: run at once.
+        - `debounce`: run an object once it has not changed for this long, and at the latest ten times this long after
+          its first change; a `Debounce` sets another limit. Default: run at once.
         - `backoff`: the wait after a failed run of an object.
-        - `name`: in logs, metrics and thread names. Default: the kind in lower case.
-        - `predicate`: which changes lead to a run (see `predicates`). Default: all changes.
-        - `modify`: a function that removes what you do not need from each object before the store keeps it, such as
-          `strip_managed_fields`. It changes what you read, never the object on the server.
-        - `observer`: gets the events of watches, stores, queue and runs. Default: the client's.
+        - `name`: the name in logs, metrics and thread names. Default: the kind in lower case.
+        - `predicate`: selects the changes that lead to a run (see `predicates`). Default: all changes.
+        - `modify`: a function that removes unneeded parts of each object before the store keeps it, such as
+          `strip_managed_fields`. It changes only the stored object, never the object on the server.
+        - `observer`: receives the events of watches, stores, queue and runs. Default: the client's observer.
         - `executor`: your own thread pool; you shut it down. Default: daemon threads of the controller.
-        - `retry_rate`: the most retries a second of all objects together, while runs fail. Default: 10. None: no limit.
-        - `own_writes`: what the stores show between a write of this process and its event from the watch. OVERLAY: the
-          answer to the write. OFF: the old state. Default: the client's.
-        - `record`: a file that records what it sees and does, for `kubectl-runtime replay`. Default: none.
-        - `ready`: the type of a condition, such as "Ready", that shows how the last run of an object ended. Written
-          after each run that changed it, with observedGeneration: True (reason Reconciled); False with the error's
-          class and message; Unknown by `Action.waiting`, or for children that are not ready. Default: none.
-        - `indexes`: functions as `Store.add_index` takes them, by name, for `by_index` of its store. Default: none.
+        - `retry_rate`: the maximum number of retries per second after failed runs, for all objects together. Default:
+          10. None: no limit.
+        - `own_writes`: what the stores return between a write of this process and its watch event. OVERLAY: the answer
+          to the write. OFF: the old state. Default: the client's setting.
+        - `record`: a file that records inputs and actions of the controller, for `kubectl-runtime replay`.
+          Default: none.
+        - `ready`: the type of a condition, such as "Ready", that reports how the last run of an object ended. It is
+          written after each run that changes it, with observedGeneration: True with the reason Reconciled; False with
+          the error's class and message; Unknown after `Action.waiting`, or while children are not ready. Default: none.
+        - `indexes`: index functions by name, like those of `Store.add_index`, for `by_index` of the controller's store.
+          Default: none.
 
-        Durations are seconds or `timedelta`. Raises RequestError for a value that cannot be used, TypeError for an
-        observer that is not an Observer and for an option that does not exist.
+        Durations are seconds or `timedelta`. Raises RequestError for an invalid value, and TypeError for an observer
+        that is not an Observer and for an unknown option.
         """
         check_api(api, "Controller")
         given, methods = current_options(options, WatchOptions, "Controller")
@@ -141,14 +145,15 @@ class Controller(Generic[K]):
     @takes_options(StreamOptions)
     def for_stream(cls, stream: Iterable[Event[K]] | Iterable[K], store: Store[K], *, client: Client,
                    stop: StopToken | None = None, **options: Unpack[StreamOptions[K]]) -> Controller[K]:
-        """Reconcile the objects of `store` whenever `stream` shows that an object changed.
+        """Reconcile the objects of `store` whenever `stream` yields a changed object.
 
-        `stream` comes from a `reflector`, which fills `store`, directly or through filters. It yields events or
-        objects. The controller reads it in its own thread and closes it. The controller ends with an error when the
-        stream ends, or when the stream did not pass a reflector. An object that is no longer in the store counts as
-        deleted. `stop` is the token that ends the stream: the controller sets it when it stops. A stream can be used
-        once, and so can this controller. The options are those of `Controller`, except `watch`, `modify`, `record`
-        and `indexes`, which need a watch; `observer` gets the events of queue and runs.
+        `stream` comes from a `reflector`, which fills `store`, directly or through filters. The stream yields events or
+        objects. The controller reads the stream in its own thread, and closes it. The controller ends with an error
+        when the stream ends, or when the stream did not pass a reflector. An object that is no longer in the store
+        counts as deleted. `stop` is the token that ends the stream: the controller sets the token when it stops. A
+        stream can be used only once, so this controller can be started only once. The options are those of
+        `Controller`, except `watch`, `modify`, `record` and `indexes`, which need a watch; `observer` receives the
+        events of queue and runs.
         """
         given, methods = current_options(options, StreamOptions, "Controller.for_stream",
                                          ("max_wait", "resync", "run_timeout", "sync_timeout"))
@@ -170,8 +175,9 @@ class Controller(Generic[K]):
 
     @property
     def store(self) -> Store[K]:
-        """The objects that the controller reconciles, for mappers and for code outside of runs. It exists before the
-        start but is complete only later (see `Store.wait_until_ready`). A controller that starts again keeps it."""
+        """The store of the objects that the controller reconciles, for mappers and for code outside of runs. The store
+        exists before the start but is complete only later (see `Store.wait_until_ready`). A restarted controller keeps
+        its store."""
         store = self._plan.main.store
         assert store is not None
         return store
@@ -179,15 +185,15 @@ class Controller(Generic[K]):
     def owns(self, api: Api[Any] | Namespaces[Any] | SelectedNamespaces[Any], *,
              watch: WatcherConfig = DEFAULT_CONFIG, whole: bool = False, predicate: Predicate[Any] | None = None,
              controller_only: bool = False, indexes: IndexFunctions[Any] | None = None) -> Self:
-        """Declare that the reconciler makes objects of `api`, with an owner reference. Each change of such an object
-        triggers its owner.
+        """Declare that the reconciler creates objects of `api` with an owner reference. Each change of such an object
+        triggers a run of its owner.
 
-        A deletion is a change as well. Only metadata is watched and kept, which is enough for `ctx.ensure`, and is what
-        a `predicate` gets. `whole` keeps whole objects: for `ctx.store(Kind)`, and for the status of workloads in
-        `ctx.ensure(...).ready`. The owner is found by group and kind; the version is ignored. `controller_only`: only
-        an owner reference with `controller: true` counts. `indexes`: functions as `Store.add_index` takes them, by
-        name. Raises RequestError for namespaces in which the controller reconciles nothing, because an owner is in the
-        same namespace as the objects that it owns.
+        A deletion is a change as well. By default only metadata is watched and kept; that is enough for `ctx.ensure`,
+        and a `predicate` gets only metadata. With `whole`, whole objects are kept, as `ctx.store(Kind)` and the status
+        of workloads in `ctx.ensure(...).ready` require. The owner is found by group and kind; the version is ignored.
+        `controller_only`: only an owner reference with `controller: true` counts. `indexes`: index functions by name,
+        as for `Store.add_index`. Raises RequestError for namespaces in which the controller reconciles nothing, because
+        an owner is in the same namespace as the objects that it owns.
         """
         check_api(api, "owns")
         check_flag("whole", whole)
@@ -199,8 +205,8 @@ class Controller(Generic[K]):
         subscription = trigger_owners(self._plan.resource, predicate=predicate, controller_only=controller_only)
         config = self._as_main(watch)
         if whole and not all(is_whole(one, config) for one in apis_of(api)):
-            raise RequestError(f"owns(..., whole=True): the Api of {api.resource.full_name}, or watch=, asks for parts "
-                               "of objects")
+            raise RequestError(f"owns(..., whole=True): the Api of {api.resource.full_name}, or watch=, selects only "
+                               "parts of objects")
         return self._watch(WatchPlan(api if whole else api.with_metadata_only(), config, subscription, is_owned=True,
                                      indexes=check_indexes("indexes", indexes),
                                      declared_by=".owns(api, indexes={...})"))
@@ -219,14 +225,14 @@ class Controller(Generic[K]):
                 mapper: Mapper[Any] | EventMapper[Any], *,
                 watch: WatcherConfig = DEFAULT_CONFIG, predicate: Predicate[Any] | None = None,
                 on: On = "object", indexes: IndexFunctions[Any] | None = None) -> Self:
-        """Each change or deletion of an object of `api` triggers what `mapper(obj)` returns: refs, one ref, EVERYTHING
-        (each object of the controller), or None.
+        """Trigger the objects that `mapper(obj)` returns for each changed or deleted object of `api`: refs, one ref,
+        EVERYTHING (each object of the controller), or None.
 
-        Refs in other namespaces than the controller's are ignored, and logged once for each namespace. For a changed
-        object the mapper is called with the former state as well, so that objects that are no longer concerned run
-        too; with `on="event"` it gets one `ObjectEvent` with both. It runs in the watch's thread and must not block. An
-        exception is logged, and that event triggers nothing. `indexes`: functions as `Store.add_index` takes them, by
-        name, for `ctx.store(Kind)`.
+        Refs in namespaces that the controller does not watch are ignored, and logged once for each namespace. For a
+        changed object the mapper is also called with the former state, so that objects to which the former state
+        referred run, too. With `on="event"` the mapper gets one `ObjectEvent` with both states. The mapper runs in the
+        watch's thread and must not block. An exception is logged, and its event triggers nothing. `indexes`: index
+        functions by name, as for `Store.add_index`, for `ctx.store(Kind)`.
         """
         check_api(api, "watches")
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
@@ -237,10 +243,10 @@ class Controller(Generic[K]):
                                      declared_by=".watches(api, mapper, indexes={...})"))
 
     def reads(self, kind: HasApiResource | ApiResource) -> Self:
-        """Declare that runs read objects of this kind, by `ctx.read` or `ctx.read_all`. These work without the
-        declaration. With it, the kind's list is complete before the first run, `kubectl-runtime rbac` grants the kind,
-        and a plan reads it. Only metadata is watched, in all namespaces, or in those of the controller. Raises
-        RequestError for anything but a kind."""
+        """Declare that runs read objects of this kind by `ctx.read` or `ctx.read_all`, which also work without the
+        declaration. With the declaration, the kind's list is complete before the first run, `kubectl-runtime rbac`
+        includes the kind, and a plan reads the kind. Only metadata is watched, in the controller's namespaces (or in
+        all). Raises RequestError if `kind` is not a kind."""
         api_resource_of(kind)
         if kind in self._plan.reads:
             return self
@@ -251,21 +257,21 @@ class Controller(Generic[K]):
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:
-        """Like `owns`, for a stream of the program, which yields objects (from `touched_objects`, so that deletions
-        count) or events. A thread pulls and closes it; `stop` is the token that ends it. Runs do not wait for its first
-        list. Raises RequestError while the controller runs."""
+        """Like `owns`, but the changes come from your own stream, which yields events or objects (from
+        `touched_objects`, so that deletions count). A thread reads the stream and closes it; `stop` is the token that
+        ends the stream. Runs do not wait for its first list. Raises RequestError while the controller runs."""
         subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
         return self._pull(StreamPlan(stream, subscription, stop, is_owned=True))
 
     def watches_stream(self, stream: Iterable[Any], mapper: Mapper[Any] | EventMapper[Any], *,
                        stop: StopToken | None = None, on: On = "object") -> Self:
-        """Like `watches`, for a stream of the program; see `owns_stream`."""
+        """Like `watches`, but the changes come from your own stream; see `owns_stream`."""
         check_mapper(mapper, on)
         return self._pull(StreamPlan(stream, trigger_others(mapper, on=on), stop))
 
     def reconcile_on(self, source: TriggerSource) -> Self:
-        """Reconcile each item of `source`, an iterable or queue of objects or refs, which a thread pulls. An item of
-        another type is logged and skipped."""
+        """Reconcile each object that `source` names. `source` is an iterable or queue of objects or refs, which a
+        thread reads. An item of another type is logged and skipped."""
         check_source(source)
         self._plan = replace(self._plan, triggers=(*self._plan.triggers, source))
         if (running := self._alive()) is not None:
@@ -273,7 +279,7 @@ class Controller(Generic[K]):
         return self
 
     def reconcile_all_on(self, source: TriggerSource) -> Self:
-        """Reconcile every stored object for each item of `source`, whatever the item is."""
+        """Reconcile every stored object whenever `source` yields an item of any type."""
         check_source(source)
         self._plan = replace(self._plan, bulk_triggers=(*self._plan.bulk_triggers, source))
         if (running := self._alive()) is not None:
@@ -283,29 +289,31 @@ class Controller(Generic[K]):
     def shutdown_on_signal(self, grace: Duration = DEFAULT_GRACE) -> Self:
         """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress.
 
-        A second signal n ends the process at once, with status 128 + n. Only for controllers that are started in the
-        main thread; elsewhere it warns and does nothing. If `run` finds a reconciler stuck after the grace period, it
-        flushes the logs and ends the process with status 1.
+        A second signal n ends the process at once with status 128 + n. If a reconciler is still stuck after the grace
+        period, `run` flushes the logs and ends the process with status 1. The controller must be started in the main
+        thread; in another thread signals have no effect, and a warning is logged.
         """
         self._plan = replace(self._plan, signals=True, grace=duration_of("grace", grace))
         return self
 
     def graceful_shutdown_on(self, stop: StopToken, grace: Duration = DEFAULT_GRACE) -> Self:
-        """Stop when `stop` is set, with `grace` seconds for runs in progress: for `run` in a thread of your own."""
+        """Stop when `stop` is set, with `grace` seconds for runs in progress. Use it for `run` in a thread of your
+        own."""
         check_type("stop", stop, StopToken, "StopToken()")
         self._plan = replace(self._plan, stop=stop, grace=duration_of("grace", grace))
         return self
 
     def sync_timeout(self, timeout: Duration) -> Self:
-        """Raise SyncTimeoutError when the first lists have not arrived after `timeout`; the controller ends with it.
+        """End the controller with SyncTimeoutError if the first lists have not arrived within `timeout`.
 
-        Without it the controller waits, and warns every 30 s. Raises RequestError for an invalid duration.
+        Without a timeout the controller waits, and logs a warning every 30 s. Raises RequestError for an invalid
+        duration.
         """
         self._plan = replace(self._plan, sync_timeout=duration_of("sync_timeout", timeout))
         return self
 
     def resync(self, period: Duration) -> Self:
-        """Run every object again after `period`, give or take a tenth, even if nothing has changed.
+        """Run every object again after `period`, plus or minus 10 %, even if nothing has changed.
 
         Raises RequestError for an invalid duration and for 0.
         """
@@ -313,10 +321,11 @@ class Controller(Generic[K]):
         return self
 
     def key_rate(self, rate: KeyRate | None) -> Self:
-        """Let one object have at most `rate.runs` runs in each `rate.per`, whatever requests them: changes, related
-        objects, requeues, retries, your own triggers. Further requests become one run, at the next allowed time.
+        """Limit each object to `rate.runs` runs in each `rate.per`, whatever causes them: changes, related objects,
+        requeues, retries, your own triggers. Further requests are merged into one run at the next allowed time.
 
-        Without it, and with None, there is no limit. Other objects do not wait. Raises RequestError for anything else.
+        By default, and with None, there is no limit. Other objects do not wait. Raises RequestError for any other
+        value.
         """
         if rate is not None:
             check_type("key_rate", rate, KeyRate, "KeyRate(runs=10, per=60)")
@@ -324,7 +333,7 @@ class Controller(Generic[K]):
         return self
 
     def run_timeout(self, timeout: Duration) -> Self:
-        """Set `ctx.stop` of a run that takes longer than `timeout`. Without it there is no limit.
+        """Set `ctx.stop` of a run that takes longer than `timeout`. By default there is no limit.
 
         Raises RequestError for an invalid duration and for 0.
         """
@@ -332,10 +341,10 @@ class Controller(Generic[K]):
         return self
 
     def on_gone(self, function: GoneFunction) -> Self:
-        """Call `function(ref, ctx)` in place of the reconciler when the object does not exist, as after its deletion.
+        """Call `function(ref, ctx)` instead of the reconciler when the object does not exist, as after its deletion.
 
-        It is a run like any other: it never overlaps with another run of the same object, and is retried when it
-        raises. A deletion while no program runs is never seen: use a finalizer where that matters.
+        The call is a run like any other: it never overlaps with another run of the same object, and is retried when it
+        raises. A deletion while the program is down is never noticed: where that matters, use a finalizer.
         """
         check_callback("on_gone", function, "ref", "ctx")
         subscription = trigger_self(self._plan.resource, predicate=self._plan.options.predicate, run_gone=True)
@@ -345,7 +354,7 @@ class Controller(Generic[K]):
     def on_result(self, callback: ResultCallback) -> Self:
         """Call `callback(report)` after each run of the reconciler, in the run's thread: see `RunReport`.
 
-        It must be safe for several threads. An exception that it raises is logged.
+        The callback must be safe for several threads. If it raises an exception, the exception is logged.
         """
         check_callback("on_result", callback, "report")
         self._plan = replace(self._plan, on_result=callback)
@@ -360,9 +369,10 @@ class Controller(Generic[K]):
             error_policy: ErrorPolicy[K] | None = None) -> None: ...
 
     def run(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> None:
-        """Reconcile until a signal or token (if the controller obeys one) or KeyboardInterrupt stops it. Blocks.
+        """Reconcile until a signal, a stop token or KeyboardInterrupt stops the controller. Blocks.
 
-        Arguments as for `start`. Raises ControllerError when the controller ended by itself (see there).
+        Arguments are those of `start`. Raises ControllerError when the controller ends by itself (see
+        `ControllerError`).
         """
         self._launch(reconciler, error_policy, context, signal_thread=False).serve(self._plan.grace)
 
@@ -378,9 +388,9 @@ class Controller(Generic[K]):
         """Begin to reconcile in the controller's own threads, and return at once.
 
         `reconciler` is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`,
-        as a `Reconciler` has. `error_policy(obj, error, ctx)` is called when it raises, and returns an `Action`.
-        Default: exponential backoff for this object. `context` is any value of yours, which runs find in `ctx.data`.
-        Raises RequestError for anything else, and for an executor without threads.
+        for example a `Reconciler`. When the reconciler raises, `error_policy(obj, error, ctx)` is called and returns an
+        `Action`. Default: exponential backoff for the object. `context` is any value of yours; runs find it in
+        `ctx.data`. Raises RequestError for an argument of another type, and for an executor without threads.
         """
         return self._launch(reconciler, error_policy, context, signal_thread=True)
 
@@ -394,9 +404,9 @@ class Controller(Generic[K]):
 
     def bind(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None,
              context: Any = None) -> BoundController[K]:
-        """Put this controller and its reconciler into one value that a Manager or the command line can run.
+        """Combine this controller and its reconciler into one value that a Manager or the command line can run.
 
-        Arguments and RequestError as for `start`. Some errors are only raised at the start.
+        Arguments and RequestError are those of `start`. Some errors are raised only at the start.
         """
         check_functions(*functions_of(reconciler, error_policy), context)
         return BoundController(self, reconciler, error_policy, context)
@@ -406,7 +416,7 @@ class Controller(Generic[K]):
         return self._plan
 
     def _alive(self) -> Running[K] | None:
-        """The `Running` of this controller that has not ended; None without one."""
+        """This controller's `Running` if it has not ended; otherwise None."""
         running = self._running
         return None if running is None or running.has_ended else running
 
@@ -423,9 +433,9 @@ class Controller(Generic[K]):
 
     def _pull(self, plan: StreamPlan) -> Self:
         if not isinstance(plan.stream, Iterable):
-            raise RequestError(f"a stream is an iterable of objects or events, not {type(plan.stream).__name__}")
+            raise RequestError(f"a stream must be an iterable of objects or events, not {type(plan.stream).__name__}")
         if self._alive() is not None:
-            raise RequestError(f"controller {self._plan.name} runs: a stream cannot be added now")
+            raise RequestError(f"controller {self._plan.name} is running: a stream must be added before the start")
         self._plan = replace(self._plan, streams=(*self._plan.streams, plan))
         return self
 
@@ -435,8 +445,8 @@ class Controller(Generic[K]):
         check_functions(reconcile, policy, context)
         with self._claim:  # held only here: the launch calls observers and log handlers
             if self._is_launching or self._alive() is not None:
-                raise RequestError(f"controller {self._plan.name} runs already: a second start would reconcile each "
-                                   "object twice at once; stop the first one, and wait for its runs to end")
+                raise RequestError(f"controller {self._plan.name} is already running: a second start would reconcile "
+                                   "each object twice at once; stop the first one, and wait for its runs to end")
             self._is_launching = True
         try:
             running: Running[K] = Running(self._plan, reconcile, policy, context)
@@ -448,8 +458,8 @@ class Controller(Generic[K]):
 
 
 class BoundController(msgspec.Struct, Generic[K], frozen=True):
-    """A controller with its reconciler, made by `Controller.bind`. A Manager or the command line can run it. Changes of
-    the controller count until it starts or a Manager takes it.
+    """A controller with its reconciler, made by `Controller.bind`. A Manager or the command line can run it. The
+    controller may be changed until it starts or is added to a Manager.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.requeue(300)

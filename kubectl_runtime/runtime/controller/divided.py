@@ -1,27 +1,26 @@
-"""`DividedWatches`: the watches of a controller whose replicas divide its objects by ranges of a hash.
+"""`DividedWatches`: the watches of a controller whose replicas divide its objects by hash ranges.
 
-    shard         what it has here                                          its objects
-    expected      a watch of each divided kind begins, and ends when the    the stores do not show them, no runs
-                  shard is not expected any more
-    gained        likewise, unless it was expected                          likewise
-    complete      it is gained, and all of its watches have a complete      each of them runs
-                  list: the stores show its objects
-    lost          no new run begins; runs in progress still find            their pending keys are dropped
-                  their objects
-    left          the stores do not show its objects, its watches end       (all runs that may write have ended)
+    shard         its watches in this replica                               its objects in this replica
+    expected      a watch of each divided kind begins; it ends if the       are not visible in the stores, and do not
+                  shard is no longer expected                               run
+    gained        begin now, unless the shard was expected                  are not visible yet, and do not run
+    complete      all of them have a complete list                          become visible, and each of them runs
+    lost          continue for runs in progress; no new run begins          stay visible; their pending keys are dropped
+    left          end, once all runs that may write have ended              are not visible any more
 
-Each divided kind also has an anchor, a watch of no shard. The controller waits for it before its replica takes part: it
-shows that the kind can be listed. If it delivers objects, the server ignores ranges. Then, and whenever another watch
-delivers objects of other ranges, one watch of everything replaces the watches of the shards, for the life of the
-controller. The stores still show only the objects of the replica's shards.
+Each divided kind also has an anchor, a watch that selects no shard. The controller waits for the anchors before its
+replica takes part, to see that the kinds can be listed. If an anchor delivers objects, the server ignores hash ranges.
+In this case, and whenever another watch delivers objects outside its range, one watch of all objects replaces the
+watches of the shards, for the life of the controller. The stores still return only the objects of the replica's shards.
 
-    divided by    kinds                                          the shard of a key
-    namespace     the reconciled kind, and those that it owns    by its namespace
-    uid           the reconciled kind                            that of its object in the store
+    divided by    divided kinds                                  the shard of a key
+    namespace     the reconciled kind, and the kinds it owns     by the namespace of the key
+    uid           the reconciled kind                            by the uid of the key's object in the store
 
-Other kinds are watched as usual, and their triggers are filtered: by uid, the object has to be in the store. If an
-object was deleted and created again, both may be stored here for a moment: the newer object counts. The replica that
-sees a deletion runs `on_gone`, which depends on no shard, because the object is no longer in any shard.
+Other kinds are watched as usual, and their triggers are filtered; if objects are divided by uid, the triggered object
+must be in the store. If an object was deleted and created again, both objects may be stored here for a moment: the
+newer one counts. The replica that sees a deletion runs `on_gone` whatever the shard, because a deleted object is in no
+shard any more.
 """
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ from kubectl_runtime.runtime.triggers.triggers import OfHeads, Reason, Reconcile
 from kubectl_runtime.runtime.watch.event import Event, obj_of
 
 LOOK_SECONDS = 0.1
-"""Seconds between two checks by a thread that waits for another thread's change of the stores."""
+"""Seconds between two checks by a thread that waits while another thread changes the stores."""
 
 NOT_DIVIDED = "the server does not divide lists and watches"
 
@@ -59,18 +58,18 @@ class Taken(Protocol):
     """The watches and stores of the controller: `TakenWatches`."""
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Take watches for these plans. No store shows them yet, and they lead to no runs."""
+        """Take watches for these plans. Their objects are not in the stores yet, and lead to no runs."""
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
-        """Give these watches back."""
+        """Return these watches."""
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
-        """Make the store of `plan` read these states."""
+        """Let the store of `plan` read these states."""
 
 
 class Part:
-    """The watches of one shard, or of everything, for `plans`: the divided plans, in order."""
+    """The watches of one shard, or of all objects, for `plans`: the divided plans, in order."""
 
     def __init__(self, plans: Sequence[WatchPlan], planned: Sequence[Planned]) -> None:
         self.plans, self.planned = plans, planned
@@ -78,11 +77,11 @@ class Part:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of its watches have a complete list."""
+        """Whether all of these watches have a complete list."""
         return all(one.share.watch.stored.ready for one in self.planned)
 
     def states(self, number: int) -> list[StoreState]:
-        """The states of the watches for the plan of this number; the last plan is that of the main kind."""
+        """The states of the watches for the plan with this index; the main kind has the last plan."""
         return [one.share.watch.stored for one in self.planned if one.scope.plan is self.plans[number]]
 
 
@@ -90,8 +89,8 @@ class DividedWatches:
     """The watches of a controller for its replica's shards, and its `Partition`. Safe to use from any thread."""
 
     def __init__(self, plan: Plan, by: ShardField, group: Partition) -> None:
-        """`plan`: as it was given. `group`: the replica's part of the sharding. Call `attach` and `listen` once the
-        other parts of the controller exist."""
+        """`plan`: the controller's original plan. `group`: the replica's part of the sharding. Call `attach` and
+        `listen` once the other parts of the controller exist."""
         self._by, self._parts, self._group = by, group.parts, group
         self.plan = _anchored(plan, by)
         """The plan with anchors in place of the divided watches."""
@@ -99,32 +98,32 @@ class DividedWatches:
         self._clock: Clock = plan.clock
         self._changed = threading.Condition()
         self._shards: dict[int, Part] = {}
-        """Replaced as a whole: other threads iterate over it."""
+        """Replaced as a whole, because other threads iterate over it."""
         self._held: frozenset[int] = frozenset()
         self._shown: frozenset[int] = frozenset()
-        """The shards whose objects the stores show."""
+        """The shards whose objects are visible in the stores."""
         self._whole: Part | None = None
-        """The watches of everything, if the server does not divide."""
+        """The watches of all objects, if the server ignores hash ranges."""
         self._is_divided_here = False
         self._wanted = self._done = 0
         self._shower: int | None = None
-        """The thread that changes what the stores show; the counters say how often that was requested and done."""
+        """The thread that updates the stores; the two counters say how many updates were requested and done."""
         self._runs: dict[Key, int | None] = {}
         self._gone: set[Key] = set()
-        """Objects whose deletion was seen here, and for which `on_gone` is to be called."""
+        """The keys of objects whose deletion was seen here and for which `on_gone` must be called."""
         self._never = StopToken(clock=plan.clock)
 
     def attach(self, taken: Taken, *, connect: Callable[[Planned], None], start: Callable[[Share], object],
                expect: Callable[[str], None], arrived: Callable[[str], None], forget: Callable[[Of], None],
                trigger: Callable[[Of], None], draining: StopToken, logger: GuardedLogger) -> None:
-        """Connect the rest of the controller. `connect` makes a watch lead to runs, `start` makes it run; `expect` and
-        `arrived` are the gate's; `forget` and `trigger` apply to the objects with such keys."""
+        """Connect the rest of the controller. `connect` makes a watch lead to runs; `start` starts a watch; `expect`
+        and `arrived` are methods of the gate; `forget` and `trigger` apply to objects by their keys."""
         self._taken, self._connect, self._start, self._draining = taken, connect, start, draining
         self._expect, self._arrived, self._forget, self._trigger = expect, arrived, forget, trigger
         self._logger = logger
 
     def begin_anchors(self, planned: Iterable[Planned]) -> None:
-        """These watches were taken for `plan`."""
+        """Use the anchors among these watches, which were taken for `plan`."""
         self._anchored = [one for one in planned if any(one.scope.plan is anchor for anchor in self._anchors)]
         for one in self._anchored:
             one.share.watch.when_undivided(self._divide_here)
@@ -135,11 +134,11 @@ class DividedWatches:
         return part_of_hash(ShardSelector(self._by).hash_of(uid, namespace), self._parts)
 
     def is_shown(self, record: Record) -> bool:
-        """Whether the object is in a shard that is shown."""
+        """Whether the object is in a shard that is visible in the stores."""
         return self._of_object(record.uid, record.head.namespace) in self._shown
 
     def shard_of(self, key: Key) -> int | None:
-        """The shard of the object with this key; None when this replica knows no such object."""
+        """The shard of the object with this key; None if this replica has no such object."""
         if self._by == "namespace":
             return self._of_object("", key[0])
         found: Record | None = None
@@ -167,7 +166,7 @@ class DividedWatches:
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards that are shown, for `Partition.shards`."""
+        """The visible shards. Like `Partition.shards`."""
         return self._group.shards & self._shown
 
     def begin_in(self, shard: int) -> StopToken | None:
@@ -187,11 +186,11 @@ class DividedWatches:
         key = request.ref.key
         shard = self.shard_of(key)
         if self._by == "uid" and request.reason in (Reason.OBJECT_DELETED, Reason.OBJECT_GONE):
-            if shard is None:  # the deletion came by a watch of this replica's own objects
+            if shard is None:  # the deletion was of an object of this replica
                 if request.reason == Reason.OBJECT_GONE:
                     self._gone.add(key)
                 return request
-            # The name belongs to another object now, whose events come by another watch, and may have come before.
+            # A new object has the name. Its events come by another watch, perhaps before this one.
             request = ReconcileRequest(request.ref, Reason.OBJECT_UPDATED, None, request.bulk)
         return request if shard in mine else None
 
@@ -212,7 +211,7 @@ class DividedWatches:
         return lost
 
     def shard_of_run(self, key: Key) -> int | None:
-        """The shard in which the run of `key` began; None for a run of a deleted object."""
+        """The shard in which the run of `key` began; None for a run for a deleted object."""
         return self._runs.get(key)
 
     def end(self, key: Key) -> None:
@@ -222,15 +221,15 @@ class DividedWatches:
             self._group.end_in(shard)
 
     def went(self, key: Key) -> None:
-        """Forget the deleted object of `key`: nothing is left to do for it."""
+        """Forget the deleted object `key`: nothing is left to do for it."""
         self._gone.discard(key)
 
-    def listen(self, listener: PartitionListener) -> Callable[[], None]:  # noqa: ARG002 - it is its own
-        """Follow the group's shards from then on, like `Partition.listen`."""
+    def listen(self, listener: PartitionListener) -> Callable[[], None]:  # noqa: ARG002 - listens itself
+        """Follow the group's shards. Like `Partition.listen`, but with this object as the listener."""
         return self._group.listen(self)
 
     def stored(self) -> dict[int, tuple[int, int]]:
-        """For each shard with watches of its own here: how many objects they store, and how many bytes."""
+        """For each shard that has its own watches here: the number of objects and bytes that they store."""
         found: dict[int, tuple[int, int]] = {}
         for number, part in self._shards.items():
             states = [one.share.watch.stored for one in part.planned if one.is_first]
@@ -240,7 +239,7 @@ class DividedWatches:
     # Shards come and go
 
     def gained(self, of: Any) -> None:
-        """As `Listener.gained`; `of.numbers` are the shards."""
+        """Like `Listener.gained`; `of.numbers` are the shards."""
         again: set[int] = set()
         for number in sorted(of.numbers):
             with self._changed:
@@ -272,7 +271,7 @@ class DividedWatches:
         self._leave(of.numbers)
 
     def expected(self, of: Any) -> None:
-        """As `Listener.expected`; `of.numbers` are the shards."""
+        """Like `Listener.expected`; `of.numbers` are the shards."""
         with self._changed:
             shards, held = self._shards.keys(), self._held
             is_over = self._whole is not None or self._is_divided_here or self._draining.is_set()
@@ -282,7 +281,7 @@ class DividedWatches:
                 self._watch(number)
 
     def _leave(self, numbers: Set[int]) -> None:
-        """Give back the watches of these shards."""
+        """Return the watches of these shards."""
         with self._changed:
             dropped = [part for number, part in self._shards.items() if number in numbers]
             self._shards = {number: part for number, part in self._shards.items() if number not in numbers}
@@ -305,7 +304,7 @@ class DividedWatches:
         self._move(part)
 
     def _move(self, part: Part) -> None:
-        if self._draining.is_set():  # the controller has given its watches back already
+        if self._draining.is_set():  # the controller has already returned its watches
             self._taken.drop_part(part.planned, "the controller ends")
         else:
             for one in part.planned:
@@ -325,22 +324,22 @@ class DividedWatches:
         for one in part.planned:
             try:
                 self._connect(one)
-            except RequestError:  # the watch has ended in between
+            except RequestError:  # the watch ended in between
                 if not part.dropped and not self._draining.is_set():
                     raise
 
     # A server that does not divide
 
     def _divide_here(self) -> None:
-        """The server sends everything, so watch everything once, and divide it here."""
+        """The server ignores hash ranges, so watch all objects once, and filter them here."""
         with self._changed:
             if self._is_divided_here or self._draining.is_set():
                 return
             self._is_divided_here = True
         plans = [replace(plan, subscription=self._of_shown(plan.subscription)) for plan in self._originals]
         kinds = ", ".join(dict.fromkeys(plan.api.resource.full_name for plan in plans))
-        self._logger.warning("%s (feature gate ShardedListAndWatch): this replica receives and keeps all objects of "
-                             "%s, and shows those of its shards", NOT_DIVIDED, kinds)
+        self._logger.warning("%s (feature gate ShardedListAndWatch): this replica receives and stores all objects of "
+                             "%s, but reconciles only those of its shards", NOT_DIVIDED, kinds)
         whole = Part(plans, self._taken.add_part(plans))
         for name in {one.name for one in whole.planned}:
             self._expect(name)
@@ -379,7 +378,7 @@ class DividedWatches:
             self._arrived(one.name)
 
     def _of_shown(self, subscription: Subscription) -> Subscription:
-        """`subscription`, limited to the objects that are shown."""
+        """`subscription`, limited to objects that are visible in the stores."""
         def requests(event: Event[Any]) -> Iterable[ReconcileRequest]:
             obj = obj_of(event)
             if obj is not None and self._of_object(obj.uid, obj.namespace) not in self._shown:
@@ -388,11 +387,11 @@ class DividedWatches:
 
         return OfHeads(requests) if isinstance(subscription, OfHeads) else named_after(subscription, requests)
 
-    # What the stores show
+    # Which objects are visible in the stores
 
     def _show(self) -> None:
-        """Make the stores show the objects of the current shards. This calls index functions of the program, so no lock
-        is held: one thread builds the store, and other threads wait for it."""
+        """Make the objects of the current shards visible in the stores. This calls index functions of the program, so
+        no lock is held: one thread updates the stores, and other threads wait for it."""
         me = threading.get_ident()
         with self._changed:
             self._wanted += 1
@@ -427,7 +426,7 @@ class DividedWatches:
 
 
 class OwnedPart:
-    """The run part for an object in the replica's shards: like `Owned`, with the shard decided at the start."""
+    """The run part for objects divided by hash ranges: like `Owned`, but the shard is determined when a run begins."""
 
     def __init__(self, divided: DividedWatches, clock: Clock) -> None:
         self._divided = divided
@@ -450,7 +449,7 @@ class OwnedPart:
 
 
 def unless_lost(gone: Execute) -> Execute:
-    """`gone`, except where the object is missing because its shard was lost during the run."""
+    """`gone`, except if the object is missing because its shard was lost during the run."""
     def invoke(run: Run) -> Outcome:
         return SKIPPED if run.stop is not None and run.stop.is_set() else gone(run)
 
@@ -458,7 +457,7 @@ def unless_lost(gone: Execute) -> Execute:
 
 
 def _divided_of(plan: Plan, by: ShardField) -> list[WatchPlan]:
-    """The plans of divided kinds, that of the main kind last."""
+    """The plans of the divided kinds; the plan of the main kind is the last."""
     related = [known for known in plan.related if known.is_owned and by == "namespace"]
     return [*related, *([plan.main] if isinstance(plan.main, WatchPlan) else [])]
 

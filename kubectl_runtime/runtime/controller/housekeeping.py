@@ -1,24 +1,26 @@
-"""Periodic work of a controller's dispatcher. `Housekeeping` calls checks, which return the seconds to the next.
+"""Periodic work of a controller's dispatcher. `Housekeeping` calls checks; each returns the seconds until its next
+call.
 
-`Resync` triggers every object at intervals, each drawn from 90 % to 110 % of the period as in controller-runtime, so
-that controllers which began together do not resync together.
+`Resync` triggers every object at random intervals of 90 % to 110 % of the period, as in controller-runtime, so that
+controllers that began together do not resync together.
 
-`SyncGate`: nothing is reconciled before every store of a controller is complete, since a reconciler with half a store
-would create children that exist. A warning names what is missing every 30 s; after the timeout it raises.
+`SyncGate`: nothing is reconciled before every store of a controller is complete, because a reconciler with an
+incomplete store would create children that already exist. Every 30 s a warning names the incomplete stores. After the
+timeout the gate raises.
 
-`RunTimeouts`: each run gets a stop token that is set at its `run_timeout`, or with the shutdown; the library's calls in
-the run's thread obey it. Code that polls the token or waits for it notices the timeout by itself. The dispatcher calls
-`check` for callbacks: a request that waits for its answer, a wait for several tokens. Without `run_timeout` it costs
-nothing.
+`RunTimeouts`: each run gets a stop token that is set at its `run_timeout` or by the shutdown; the library's calls in
+the run's thread obey the token. Code that polls the token or waits on it notices the timeout by itself. For callbacks,
+such as those of a request in progress or of a wait for several tokens, the dispatcher calls `check`. Without
+`run_timeout` there is no cost.
 
-`BlockedLog`: a warning when all workers have been at the same runs for `AFTER` seconds while keys are due, and again
-when the time has doubled; INFO when runs end again. Within `SILENCE` seconds after a warning, a block is logged only if
-it lasts twice as long. It affects neither readiness nor liveness: one run that ends is enough, and a restart would
-begin the same calls again. The dispatcher calls it.
+`BlockedLog` logs a warning when all workers have been at the same runs for `AFTER` seconds while keys are due, and
+again when that time has doubled. It logs at INFO when runs end again. Within `SILENCE` seconds after a warning, the
+next block is logged only if it lasts twice as long as the last. Blocked workers affect neither readiness nor liveness:
+one run that ends resolves the block, and a restart would begin the same calls again.
 
-`OutageLog` logs when the retries of a controller are held back, and when its last failing object works again. It is in
-trouble from the moment that more than `MANY` objects fail; `RunLog` has logged that already. An outage within `WITHIN`
-seconds after the last one is not logged: a flapping dependency costs two lines a minute. The dispatcher calls it.
+`OutageLog` logs when the retries of a controller are held back, and when its last failing object works again. An outage
+begins when more than `MANY` objects fail, which `RunLog` logs. An outage within `WITHIN` seconds after the last one is
+not logged, so a flapping dependency costs at most two lines a minute.
 """
 from __future__ import annotations
 
@@ -38,22 +40,22 @@ from kubectl_runtime.runtime.reconcile.invoker import SINGLY, WITHIN, readable
 
 
 class Housekeeping:
-    """The dispatcher's tasks besides runs. For one thread at a time."""
+    """The dispatcher's periodic tasks. For one thread at a time."""
 
     def __init__(self, *checks: Callable[[], float | None]) -> None:
-        """`checks` are called in this order; each returns the seconds until it wants to be called again, or None."""
+        """`checks` are called in this order. Each returns the seconds until its next call; None: no need."""
         self._checks = checks
 
     def __call__(self) -> float | None:
-        """Carry out the checks that are due. Returns the seconds until something will be due again.
+        """Call all checks. Returns the seconds until the next call; None: no need.
 
-        Raises SyncTimeoutError when the stores have not been complete in time.
+        Raises SyncTimeoutError if the stores were not complete in time.
         """
         return min((wait for check in self._checks if (wait := check()) is not None), default=None)
 
 
 WARN_EVERY = 30.0
-"""Seconds between two warnings about what is missing."""
+"""Seconds between two warnings about incomplete stores."""
 
 
 class SyncTimeoutError(KubeError, TimeoutError):
@@ -70,8 +72,8 @@ class SyncGate:
 
     def __init__(self, names: Iterable[str], *, on_open: Callable[[], None], trouble_of: Callable[[str], str],
                  clock: Clock, logger: GuardedLogger, timeout: float | None = None, then: str = "reconciling") -> None:
-        """`names`: the stores that must become complete. `trouble_of(name)`: its last error, empty if there is none.
-        `then`: the next step, for the log."""
+        """`names`: the stores that must become complete. `trouble_of(name)`: the last error of that store, empty
+        without one. `then`: the next step, for the log."""
         self._missing = dict.fromkeys(names)
         self._on_open = on_open
         self._trouble_of = trouble_of
@@ -96,13 +98,14 @@ class SyncGate:
         self._on_open()
 
     def expect(self, name: str) -> None:
-        """Add a store that has to be complete, if the gate is not open yet."""
+        """Add a store that must be complete, if the gate is not open yet."""
         with self._changed:
             if not self.is_open:
                 self._missing[name] = None
 
     def wait(self, timeout: float | None, stop: StopToken) -> bool:
-        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set. Returns whether it is open."""
+        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set. Returns whether the gate is
+        open."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         forget = stop.on_set(self._wake)
         try:
@@ -121,13 +124,13 @@ class SyncGate:
         return "; ".join(f"{name} ({trouble})" for name, trouble in self.troubles().items())
 
     def troubles(self) -> dict[str, str]:
-        """The stores that have not arrived, by name: the last error, or that there was no answer yet."""
+        """The incomplete stores: by name, the last error or "no answer yet"."""
         with self._changed:
             names = list(self._missing)
         return {name: self._trouble_of(name) or "no answer yet" for name in names}
 
     def check(self) -> float | None:
-        """Warn if it is time to. Returns the seconds until the next check; None once the gate is open.
+        """Log a warning if one is due. Returns the seconds until the next check; None once the gate is open.
 
         Raises SyncTimeoutError when the time is up.
         """
@@ -163,7 +166,7 @@ class Resync:
         self._next = None if period is None else clock.monotonic() + self._draw(period)
 
     def check(self) -> float | None:
-        """Trigger everything if it is time to. Returns the seconds until the next check; None without a period."""
+        """Trigger every object if it is time. Returns the seconds until the next check; None without a period."""
         if self._next is None or self._period is None:
             return None
         now = self._clock.monotonic()
@@ -177,7 +180,7 @@ class Resync:
 
 
 class RunStop(StopToken):
-    """The stop token of a run: set when the shutdown's token is set, or when the run's time is over. It stays set."""
+    """The stop token of a run: set when the shutdown's token is set, or when the run's time is over."""
 
     def __init__(self, aborted: StopToken, at: float, clock: Clock) -> None:
         super().__init__(clock=clock)
@@ -186,7 +189,7 @@ class RunStop(StopToken):
 
     @property
     def reason(self) -> str:
-        """Why it was set; empty while it is not."""
+        """Why the token was set; empty if it is not set."""
         return self._aborted.reason or ("its time is up" if self._left() <= 0 else "")
 
     def is_set(self) -> bool:
@@ -194,11 +197,11 @@ class RunStop(StopToken):
         return self._aborted.is_set() or self._left() <= 0
 
     def set(self, reason: str = "") -> None:
-        """Set the shutdown's own token, which `ctx.stop` is without a `run_timeout`."""
+        """Set the shutdown's token, as when there is no `run_timeout` and `ctx.stop` is that token."""
         self._aborted.set(reason)
 
     def expire(self) -> None:
-        """Call the callbacks of this token. Must be called when the time of the run is up."""
+        """Call the callbacks of this token. Must be called when the run's time is up."""
         super().set("its time is up")
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -207,8 +210,8 @@ class RunStop(StopToken):
         return self._aborted.wait(left if timeout is None else min(timeout, left)) or self.is_set()
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the run should end; returns a function that removes it. It may be called twice, at the
-        run's timeout and at the shutdown."""
+        """Call `callback` when the run should end. Returns a function that removes the callback. The callback may be
+        called twice: at the run's timeout and at the shutdown."""
         if self._left() <= 0:
             self.expire()
         forget_time, forget_shutdown = super().on_set(callback), self._aborted.on_set(callback)
@@ -227,7 +230,8 @@ class RunTimeouts:
     """Ends the runs of one controller that take longer than `run_timeout`. Safe to use from any thread."""
 
     def __init__(self, limit: float | None, shutdown: Shutdown, clock: Clock, wake: Callable[[], None]) -> None:
-        """`limit`: seconds that a run has; None: no limit. `wake` makes `check` run soon; it must not block."""
+        """`limit`: the maximum seconds of a run; None: no limit. `wake` makes the dispatcher call `check` soon; it must
+        not block."""
         self._limit = limit
         self._shutdown = shutdown
         self._clock = clock
@@ -236,7 +240,7 @@ class RunTimeouts:
         self._stops: dict[int, RunStop] = {}
 
     def begin(self, run: Run, scope: RunScope) -> bool:
-        """`run` begins in this thread; its calls obey its end. As `RunPart.begin`."""
+        """`run` begins in this thread; its calls obey the timeout. Like `RunPart.begin`."""
         if self._limit is None:
             return True
         run.stop = scope.stop = stop = RunStop(self._shutdown.aborted, run.started + self._limit, self._clock)
@@ -248,13 +252,13 @@ class RunTimeouts:
         return True
 
     def end(self, run: Run, outcome: Outcome) -> None:  # noqa: ARG002
-        """`run` has ended; as `RunPart.end`."""
+        """`run` has ended. Like `RunPart.end`."""
         if self._limit is not None:
             with self._lock:
                 self._stops.pop(id(run), None)
 
     def check(self) -> float | None:
-        """Set the tokens whose time has come. Returns the seconds until the next one; None when there is none."""
+        """Set the tokens whose time is up. Returns the seconds until the next one; None when there is none."""
         if not self._stops:
             return None
         now = self._clock.monotonic()
@@ -267,7 +271,7 @@ class RunTimeouts:
         return wait
 
     def see_through(self) -> None:
-        """Continue to call `check` for the runs that a drain waits for, until each of these runs should have ended."""
+        """During a drain, continue to call `check` until every run has ended or reached its timeout."""
         while (wait := self.check()) is not None and not self._shutdown.aborted.wait(wait):
             pass
 
@@ -276,7 +280,7 @@ AFTER = 60.0
 """Seconds."""
 
 SILENCE = 3600.0
-"""Seconds after the last warning; then `AFTER` applies again."""
+"""Seconds after a warning until `AFTER` applies again."""
 
 LOOK_EVERY = 1.0
 """Seconds between two checks while all workers are blocked or objects fail, so that the end is logged soon."""
@@ -287,7 +291,7 @@ IDLE_LOOK = 10.0
 NAMED = 3
 
 Held = tuple[Sequence[Run], int]
-"""The runs that occupy all workers, in the order they began, and how many keys are due."""
+"""The runs that occupy all workers, in the order in which they began, and the number of due keys."""
 
 
 class BlockedLog:
@@ -295,18 +299,18 @@ class BlockedLog:
 
     def __init__(self, logger: GuardedLogger, clock: Clock, held: Callable[[], Held | None],
                  run_timeout: float | None) -> None:
-        """`held()` returns None while a worker is free. `run_timeout`: the controller's."""
+        """`held()` returns None while a worker is free. `run_timeout`: the controller's run timeout."""
         self._logger = logger
         self._clock = clock
         self._held = held
-        self._remedy = "Give the calls they wait for a timeout, or the controller a time by .run_timeout(seconds)" \
+        self._remedy = "Give the calls that the runs wait for a timeout, or set .run_timeout(seconds)" \
             if run_timeout is None else \
-            f"They go on beyond the run timeout of {run_timeout:g} s: give the calls they wait for a timeout, or let " \
-            "them look at ctx.stop"
+            f"They exceed the run timeout of {run_timeout:g} s: give the calls that the runs wait for a timeout, or " \
+            "check ctx.stop in the reconciler"
         self._limit = AFTER
         self._warned_at = float("-inf")
         self._since: float | None = None
-        """Since when the workers have been at the runs of the last warning; None when no warning is open."""
+        """When the workers began the runs of the last warning; None if runs have ended since that warning."""
 
     def check(self) -> float | None:
         """Log what has changed. Returns the seconds until the next check; None while a worker is free."""
@@ -346,15 +350,16 @@ class BlockedLog:
 
 
 MANY = SINGLY
-"""More failing objects than this are an outage; `RunLog` names up to this many one by one."""
+"""If more objects than this fail, it is an outage; up to this many, `RunLog` names them one by one."""
 
 class OutageLog:
-    """Logs when a controller as a whole is in trouble, and when it works again. For one thread at a time."""
+    """Logs when many objects of a controller fail and retries are held back, and when all work again. For one thread at
+    a time."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, failing: Callable[[], tuple[int, int]],
                  rate: float | None) -> None:
-        """`failing()` returns how many objects failed the last time they ran, and how many of their retries the rate
-        limit holds back. `rate`: the retries a second that it allows; None without a limit."""
+        """`failing()` returns the number of objects whose last run failed, and the number of retries that the rate
+        limit holds back. `rate`: the retries per second that the limit allows; None without a limit."""
         self._logger = logger
         self._clock = clock
         self._failing = failing
@@ -365,7 +370,7 @@ class OutageLog:
         self._quiet_until = float("-inf")
 
     def check(self) -> float | None:
-        """Log what has changed. Returns the seconds until the next check; None while all is well."""
+        """Log what has changed. Returns the seconds until the next check; None without an outage."""
         failing, held_back = self._failing()
         now = self._clock.monotonic()
         if self._since is None:

@@ -1,9 +1,9 @@
 """The options of a controller: their names, types, defaults and checks.
 
-An option is one line of `StreamOptions` or `WatchOptions`, which declare the arguments that a caller may pass, and one
-field of `ControllerOptions`, which has the default and the check and is read by the parts of the controller.
-`Controller` and `for_stream` take them as `**options`, and show them in their signatures. An optional function or time
-is a method instead, such as `on_result`.
+Each option has one line in `StreamOptions` or `WatchOptions`, which declare the arguments that a caller may pass. Each
+also has one field in `ControllerOptions`, with its default and its check; the parts of the controller read that field.
+`Controller` and `for_stream` take the options as `**options`, and show them in their signatures. Optional callbacks and
+times are set by methods instead, such as `on_result`.
 """
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Debounce(msgspec.Struct, frozen=True):
-    """An object runs when it has not changed for `quiet`, and at the latest `max_wait` after its first change.
+    """Run an object once it has not changed for `quiet`, and at the latest `max_wait` after its first change.
 
     Durations are seconds or `timedelta`; `max_wait` defaults to ten times `quiet`. Raises RequestError when a duration
-    cannot be used or `max_wait` is shorter than `quiet`.
+    is invalid or `max_wait` is shorter than `quiet`.
 
     >>> controller = Controller(Api.all(client, ConfigMap), debounce=Debounce(1, max_wait=5))
     """
@@ -54,11 +54,11 @@ class Debounce(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         quiet = duration_of("debounce", self.quiet)
         if self.max_wait is not None and duration_of("max_wait", self.max_wait) < quiet:
-            raise RequestError(f"debounce must be at most max_wait, not {self.quiet} and {self.max_wait}")
+            raise RequestError(f"debounce ({self.quiet}) must be at most max_wait ({self.max_wait})")
 
     @property
     def limit(self) -> float | None:
-        """`max_wait` in seconds; None when it was not given."""
+        """`max_wait` in seconds; None if not given."""
         return None if self.max_wait is None else seconds(self.max_wait)
 
 
@@ -90,7 +90,7 @@ class WatchOptions(StreamOptions[K], Generic[K], total=False):
 
 
 def _by(check: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Metadata of a field whose value is the result of `check(name, value)`, which raises RequestError."""
+    """Field metadata with the check: the field's value becomes `check(name, value)`, which may raise RequestError."""
     return {"check": check}
 
 
@@ -121,13 +121,13 @@ def _modify(what: str, value: Any) -> Any:
 
 
 def _rate(_what: str, value: Any) -> float:
-    RetryRateLimit(value)  # refuses a number that makes no sense
+    RetryRateLimit(value)  # raises for a number that is out of range
     return float(value)
 
 
 def _file(what: str, value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value).strip() or Path(value).is_dir():
-        raise RequestError(f"{what} is the path of a file, such as Path('flight.jsonl'), not {value!r}")
+        raise RequestError(f"{what} must be the path of a file, such as Path('flight.jsonl'), not {value!r}")
     return Path(value)
 
 
@@ -138,7 +138,7 @@ _CONDITION_TYPE = re.compile(r"(?=.{1,316}\Z)([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
 
 def _condition_type(what: str, value: Any) -> str:
     if not isinstance(value, str) or not _CONDITION_TYPE.fullmatch(value):
-        raise RequestError(f"{what} is the type of a condition, such as 'Ready', not {value!r}")
+        raise RequestError(f"{what} must be the type of a condition, such as 'Ready', not {value!r}")
     return value
 
 
@@ -171,7 +171,7 @@ class ControllerOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], client: Client, resource: ApiResource) -> ControllerOptions:
-        """The options `given` to a controller of `resource`, completed by the client's. Raises like `Controller`."""
+        """Complete the `given` options of a controller of `resource` with the client's. Raises like `Controller`."""
         values = dict(given)
         for name, default in (("name", resource.kind.lower()),
                               ("observer", client.observer),
@@ -184,7 +184,7 @@ class ControllerOptions:
 def takes_options(kinds: Any) -> Callable[[F], F]:
     """Check the names of the options that a method takes as `**options`, and show them in its signature.
 
-    `kinds` is the TypedDict of its options. Other names raise TypeError, except those in `RENAMED`.
+    `kinds` is the TypedDict of the options. Any other name raises TypeError, except the names in `RENAMED`.
     """
     options: dict[str, Field[Any]] = {option.name: option for option in fields(ControllerOptions)
                                       if option.name in kinds.__annotations__}
@@ -215,10 +215,10 @@ RENAMED = {
 
 def current_options(given: Mapping[str, Any], kinds: Any, who: str,
                     renamed: Iterable[str] = RENAMED) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options passed to `who`, in their current form, and the options that have become methods, by name.
+    """Returns the options passed to `who` in their current form, and options that have become methods, by name.
 
     Warns about the `renamed` options, at the line of the caller's caller. Raises TypeError for names that are not in
-    `kinds`, and RequestError for a value that cannot be used.
+    `kinds`, and RequestError for an invalid value.
     """
     options, old = dict(given), {name: given[name] for name in renamed if name in given}
     for name in old:

@@ -1,12 +1,13 @@
-"""`Plan`: everything that a `Controller` is given before it starts, checked and frozen. `Assembly` makes the parts.
+"""`Plan`: the complete configuration of a `Controller` before its start, checked and frozen. `Assembly` makes the
+parts.
 
-The `check_...` functions and `functions_of` refuse functions that could only fail at each run.
+The `check_...` functions and `functions_of` refuse user functions that would fail at each run.
 
-`fullest` decides which watch serves which plan of a controller: a watch of whole objects also serves a plan that needs
-a part of them. The main objects always get a watch in the requested form. A plan for several namespaces has one
-`WatchScope` for each.
+`fullest` decides which watch serves a plan of a controller: a watch of whole objects also serves a plan that needs only
+parts of these objects. The main objects always get a watch in the requested form. A plan for several namespaces has one
+`WatchScope` for each namespace.
 
-`RunningNames`: no two controllers with one name run on one client, since both would reconcile each object.
+`RunningNames` refuses two controllers with the same name on one client, since both would reconcile each object.
 """
 from __future__ import annotations
 
@@ -58,15 +59,16 @@ if TYPE_CHECKING:
     from kubectl_runtime.client.api.client import Client
 
 GoneFunction = Callable[[ObjectRef, Context[Any]], object]
-"""A controller calls this for a key whose object is not in the store."""
+"""The type of the function that a controller calls for a key whose object is not in the store."""
 
 
 class WatchPlan(msgspec.Struct, frozen=True):
-    """One watch (or one for each namespace of an Api of several): the Api, the config, and the requests that follow.
+    """One watch (or one for each namespace of a multi-namespace Api): its Api, its config, and the requests it leads
+    to.
 
-    `store`: the store of the main objects exists before the start; other plans get a store at the start. `modify`
-    prunes what is stored. `indexes`: the indexes of its kind. `declared_by`: the code that declares them, for hints.
-    `is_owned`: the reconciler makes its objects.
+    `store`: the store of the main objects, which exists before the start; other plans get a store at the start.
+    `modify` prunes objects before they are stored. `indexes`: the indexes of the kind. `declared_by`: the code that
+    declares the indexes, for hints in errors. `is_owned`: the reconciler creates these objects.
     """
 
     api: WatchApis[Any]
@@ -77,12 +79,12 @@ class WatchPlan(msgspec.Struct, frozen=True):
     indexes: IndexFunctions[Any] | None = None
     declared_by: str = ""
     is_owned: bool = False
-    """Whether its objects are in the namespaces of their owners, which the controller reconciles."""
+    """Whether the objects are in the namespaces of their owners, which the controller reconciles."""
 
 
 class StreamPlan(msgspec.Struct, frozen=True):
-    """A stream of objects or events that the program makes. If it is the main stream, it comes from a reflector that
-    keeps the store."""
+    """A stream of objects or events that the program makes. The main stream comes from a reflector, which fills the
+    store."""
 
     stream: Iterable[Any]
     subscription: Subscription
@@ -97,7 +99,7 @@ class MainStream(StreamPlan, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Everything a controller is given before it starts. Times are seconds."""
+    """The complete configuration of a controller before its start. Times are seconds."""
 
     options: ControllerOptions
     client: Client
@@ -120,15 +122,16 @@ class Plan(msgspec.Struct, frozen=True):
     signals: bool = False
     stop: StopToken | None = None
     hold: Callable[[Callable[[], None]], None] | None = None
-    """Called with a function that begins the runs, once all stores are complete. It calls the function when the runs
-    may begin. None: at once."""
+    """Called once all stores are complete, with a function that begins the runs; `hold` calls it when runs may begin.
+    None: they begin at once."""
     partition: Partition | None = None
-    """Which objects this replica owns; None: all of them."""
+    """Decides which objects this replica owns. None: all objects."""
     events: Client | None = None
-    """The client that writes Events when the writes of `client` need the leadership, since Events need none and may be
-    sent after it has ended. None: `client`."""
+    """The client that writes Events; None: `client`. It differs if the writes of `client` need the leadership: Events
+    need no leadership and may be sent after it has ended."""
     housekeeping: bool = False
-    """Whether it is the library's own: its start and end are logged at DEBUG, by a logger of that name."""
+    """Whether the controller is the library's own: its start and end are logged at DEBUG, by a
+    `kubectl_runtime.housekeeping` logger."""
 
     @property
     def name(self) -> str:
@@ -153,12 +156,13 @@ class WatchScope(msgspec.Struct, frozen=True):
 
     @property
     def view(self) -> type[PartialView] | None:
-        """The class of views that the plan requests; None without one."""
+        """The view class that the plan requests; None without one."""
         form = as_configured(self.api, self.plan.config).form
         return form.view if isinstance(form, FieldsForm) else None
 
     def reader(self) -> Callable[[Record], Any]:
-        """Makes the objects that the plan's functions get, from records in the form that `fullest` keeps."""
+        """Returns a function that makes the objects for the plan's functions, from records of the watch that `fullest`
+        chose."""
         api = as_configured(self.api, self.plan.config)
         read, form = reader_of(api.kind), api.form
         if not isinstance(form, FieldsForm):
@@ -167,8 +171,8 @@ class WatchScope(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A scope and the watch that serves it. The watch was made for `chosen`: this scope, or another scope with the same
-    objects."""
+    """A scope and the watch that serves it. The watch was made for `chosen`, which is this scope or another scope with
+    the same objects."""
 
     share: Share
     chosen: WatchScope
@@ -178,7 +182,7 @@ class Planned(msgspec.Struct, frozen=True):
     """Whether no earlier scope uses this watch."""
 
     def record(self, recorder: RunRecorder) -> None:
-        """Have `recorder` record the events of this watch."""
+        """Make `recorder` record the events of this watch."""
         api, config = self.chosen.api, self.chosen.plan.config
         place = api.place
         asked = WatchPlace(list_(place).path, config.label_text or "", config.field_text or "", place.metadata_only)
@@ -186,12 +190,13 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 def scopes_of(*plans: WatchPlan) -> list[WatchScope]:
-    """The scopes that these plans watch: one for each namespace of a plan for several."""
+    """The scopes that these plans watch: one for each namespace of a multi-namespace plan."""
     return [WatchScope(plan, api) for plan in plans for api in apis_of(plan.api)]
 
 
 def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
-    """The first of `scopes` with the same objects in the same form, or with whole objects, which serve both."""
+    """The scope whose watch serves `scope`: of those with its objects, the first with whole objects, else in its
+    form."""
     config = scope.plan.config
     if scope.plan.store is not None or not config.shared:
         return scope
@@ -203,8 +208,8 @@ def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
 
 
 class RunningNames:
-    """The names of the running controllers, so that no two controllers of one client have the same name. Safe to use
-    from any thread, and after a fork, where none of the parent's controllers runs."""
+    """The names of the running controllers: two controllers on one client cannot have the same name. Safe to use from
+    any thread. Also works in the child of a fork, where no controller of the parent runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -212,8 +217,8 @@ class RunningNames:
         self._taken: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 
     def take(self, client: Client, name: str) -> Callable[[], None]:
-        """Take a name; returns a function that gives it back. Raises RequestError when it is taken. A derived client
-        counts as its root client."""
+        """Take a name. Returns a function that releases it. Raises RequestError when the name is taken. A derived
+        client counts as its root client."""
         client = client.root
         if self._process != os.getpid():
             self._lock, self._process = threading.Lock(), os.getpid()
@@ -222,7 +227,7 @@ class RunningNames:
             names = self._taken.setdefault(client, set())
             if name in names:
                 raise RequestError(f"a controller named {name!r} is running on this client already: two would "
-                                   "reconcile each object at once. Stop it first, or, if the two see different "
+                                   "reconcile each object at once. Stop it first, or, if the two watch different "
                                    "objects, give one of them another name=")
             names.add(name)
         return lambda: names.discard(name)
@@ -232,7 +237,8 @@ RUNNING = RunningNames()
 
 
 class ControllerError(KubeError):
-    """A controller ended by itself: stores did not fill, its client was closed, a stream ended, or it has a bug.
+    """A controller ended by itself: its stores were not complete in time, its client was closed, a stream ended, or the
+    library has a bug.
 
     >>> raise ControllerError("the client was closed")
     Traceback (most recent call last):
@@ -242,8 +248,9 @@ class ControllerError(KubeError):
 
 
 def check_functions(reconcile: Any, error_policy: Any, data: Any) -> None:
-    """Raise RequestError for a reconciler that does not take `(obj, ctx)`, an error policy that does not take `(obj,
-    error, ctx)`, and a missing `context=` when the reconciler's annotation, `ctx: Context[Settings]`, requires it."""
+    """Raise RequestError for a reconciler that does not take `(obj, ctx)`, for an error policy that does not take
+    `(obj, error, ctx)`, and if `context=` is missing although the reconciler's annotation, such as `ctx:
+    Context[Settings]`, requires it."""
     if (wrong := misfit(reconcile, ("obj", "ctx"))) is not None:
         raise RequestError(f"the reconciler {name_of(reconcile)} {wrong}")
     if error_policy is not None:
@@ -272,18 +279,19 @@ def check_children(api: Any, owners: Any) -> None:
 
 
 def check_predicate(predicate: Any) -> None:
-    """Raise RequestError for anything but a Predicate. A plain function must be wrapped, by `predicates.when`."""
+    """Raise RequestError for a value that is not a Predicate. A plain function must be wrapped by `predicates.when`."""
     if predicate is not None:
         check_type("predicate", predicate, Predicate, "predicates.generation or predicates.when(function)")
 
 
 def functions_of(reconciler: Any,
                  error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
-    """The function to call and the error policy, for a function or an object. Raises RequestError for all else."""
+    """The function to call and the error policy, from a function or an object. Raises RequestError for any other
+    value."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):
-        return functions_of(reconciler.reconcile, error_policy)  # a class of its own making
+        return functions_of(reconciler.reconcile, error_policy)  # an object that is no Reconciler
     function = reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler
     if is_async(function):
         raise RequestError(f"{name_of(function)} is async: reconcilers run in threads; write a plain "
@@ -300,11 +308,11 @@ def functions_of(reconciler: Any,
 
 
 def _data_type(function: Any) -> Any:
-    """The class of `ctx.data` by a function's annotation; None if there is none, or None is allowed."""
+    """The class of `ctx.data` in a function's annotation; None if it has none or allows None."""
     function = getattr(function, "__func__", function)
     try:
         hints = typing.get_type_hints(function)
-    except Exception:  # noqa: BLE001 - names that exist only for type checkers: then the class is unknown
+    except Exception:  # noqa: BLE001 - names that exist only for type checkers: the class is unknown
         return None
     hints.pop("return", None)
     for hint in hints.values():

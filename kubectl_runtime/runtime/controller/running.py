@@ -1,23 +1,24 @@
-"""`Running`: a controller with its threads: the `Lifecycle` engine with one member, its `Assembly`.
+"""`Running`: a controller with its threads. It is the `Lifecycle` engine with one member, its `Assembly`.
 
     thread                       ends
-    one per watch                when `draining` is set for its last user (the token shuts the sockets down)
-    workers                      when `draining` is set and their run is over
-    dispatcher                   when `draining` is set and no run waits for its `run_timeout`
+    one per watch                when `draining` is set for its last user (the token shuts down the sockets)
+    workers                      when `draining` is set and their run has ended
+    dispatcher                   when `draining` is set and no run can still reach its `run_timeout`
     one per trigger source       when `draining` is set; a thread that blocks in the user's iterable is left behind
     signals (only with start)    when `draining` is set
     ending, shutdown log         begin when `draining` is set
 
-A bug in a thread or a closed client ends the controller, with the reason in `error`: it never runs incomplete.
+A bug in a thread or a closed client ends the controller, with the reason in `error`. It never continues with only some
+threads.
 
     not ready   a store has never been complete, a watch keeps failing, or the controller stops: its data is incomplete
-                or outdated. Comes and goes with the API server
-    not alive   a thread of the library is stuck or died of a defect, so that only a new process helps. An API server
-                that does not answer and slow reconcilers do not count, since a restart would not help and would lose
-                work; the log reports them (see `BlockedLog`)
+                or outdated. This may change with the availability of the API server
+    not alive   a thread of the library is stuck or died of a defect, so that only a new process helps. An unreachable
+                API server and slow reconcilers do not count, since a restart would not help and would lose work; the
+                log reports them (see `BlockedLog`)
 
 A thread is stuck when it makes no progress on the controller's clock: a dispatcher that neither waits nor ends its
-turn, a watch whose step takes longer than any request or silence may.
+turn, or a watch whose step exceeds the limits of requests and of silence.
 """
 from __future__ import annotations
 
@@ -53,19 +54,20 @@ from kubectl_runtime.runtime.triggers.streams import TriggerSource
 from kubectl_runtime.runtime.watch.states import WatchState
 
 DISPATCHER_LIMIT = 60.0
-"""Seconds that the dispatcher may be late. Its turn takes microseconds, but it starts threads and logs, and the machine
-may be overloaded. A kubelet probes three times, 10 s apart, before it restarts, so one late answer after the machine
-slept does no harm."""
+"""Seconds that the dispatcher may be late. Its turn takes microseconds, but the dispatcher also starts threads and
+logs, and the machine may be overloaded. A kubelet probes three times, 10 s apart, before it restarts a container, so
+one failed probe after the machine slept does no harm."""
 
 
 K = TypeVar("K")
 
 SOURCE_SECONDS = 0.06
-"""The most time that threads of trigger sources get to end, all together. A queue is polled at this interval; any other
+"""The seconds that all threads of trigger sources together get to end. A queue is polled at this interval; any other
 source may block forever."""
 
 EVENTS_SECONDS = 2.0
-"""The most time that undelivered events get at the end. They may be undelivered because of the server."""
+"""The maximum seconds for sending the remaining Events at the end. The server may be the reason that they are
+unsent."""
 
 
 class Threads:
@@ -76,8 +78,8 @@ class Threads:
                  leaving: Callable[[], Sequence[threading.Thread]] = lambda: ()) -> None:
         """`name`: the controller's name. `workers`: threads of its executor. `runs` returns the runs in progress, in
         any thread. `failed(what, error)` is called with the exception that ended a thread. `shares` returns the shares
-        of watches; their threads are the controller's once no other controller uses them. `leaving` returns the threads
-        of watches that were given back."""
+        of watches; the thread of a watch counts as the controller's once no other controller uses the watch. `leaving`
+        returns the threads of returned watches."""
         self._name = name
         self._workers = workers
         self._runs = runs
@@ -90,15 +92,15 @@ class Threads:
 
     @property
     def own(self) -> list[threading.Thread]:
-        """The threads that end soon after a stop, including ended ones and ones that were not started."""
+        """The threads that end soon after a stop, including threads that have ended or were not started."""
         return [*self._others, *self._watching(lambda share: share.ends), *self._leaving(), *self._workers]
 
     def add(self, what: str, body: Callable[[], object], *, source: bool = False) -> threading.Thread:
-        """Add a thread; it is not started."""
+        """Add a thread, but do not start it."""
         def run() -> None:
             try:
                 body()
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it ends the controller
+            except BaseException as error:  # noqa: BLE001 - any exception ends the controller
                 self._failed(what, error)
 
         thread = Thread(target=run, name=f"{self._name} {what}", daemon=True)
@@ -106,7 +108,7 @@ class Threads:
         return thread
 
     def start(self) -> None:
-        """Start all threads. Raises RuntimeError when there can be no more."""
+        """Start all threads. Raises RuntimeError if no more threads can be started."""
         self.watch(self._shares())
         for thread in (*self._others, *self._workers, *self.sources):
             thread.start()
@@ -117,13 +119,13 @@ class Threads:
             share.start()
 
     def include(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of these threads, including those of shared watches, or is in a run, which may be in
-        a thread of the user's pool."""
+        """Whether `thread` is one of these threads, including those of shared watches, or executes a run in the user's
+        pool."""
         mine = (*self.own, *self.sources, *self._watching(lambda _: True))
         return thread in mine or any(run.thread_id == thread.ident for run in self._runs())
 
     def still_running(self, stuck: dict[int, Run]) -> list[StillRunning]:
-        """The parts that have not ended: `stuck` runs, by the ids of their threads, and threads of the library."""
+        """The parts that have not ended: threads of the library, and the `stuck` runs (by thread id)."""
         return [*(StillRunning(self._name, f"the reconciler of {run.request.ref}", stack_of(thread_id))
                   for thread_id, run in stuck.items()),
                 *alive(self._name, (thread for thread in self.own if thread.ident not in stuck))]
@@ -133,11 +135,11 @@ class Threads:
 
 
 class Running(Lifecycle, Generic[K]):
-    """A running controller, made by `Controller.start`: its store, its state, and its end.
+    """A running controller, made by `Controller.start`: its store, its state, and its stop.
 
-    The end of a `with` block stops it. `wait_until_ready` blocks until all stores are complete. `trigger(obj)` and
-    `trigger_all()` request runs. `stop(timeout)` ends it gracefully and returns the objects whose runs did not end.
-    Safe to use from any thread.
+    The end of a `with` block stops the controller. `wait_until_ready` blocks until all stores are complete.
+    `trigger(obj)` and `trigger_all()` request runs. `stop(timeout)` stops gracefully and returns the objects whose runs
+    did not end. Safe to use from any thread.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.await_change()
@@ -160,38 +162,39 @@ class Running(Lifecycle, Generic[K]):
                                 lambda: self._assembly.shares, lambda: self._assembly.leaving)
         self._forget: list[Callable[[], None]] = []
         self._stuck_runs: dict[int, Run] = {}
-        """The runs that did not end, by the ids of their threads. Complete once the work is over."""
+        """The runs that did not end, by thread id. Complete once the step `work` of the stop is over."""
 
     @property
     def store(self) -> Store[K]:
-        """The objects that the controller reconciles, as its watch knows them."""
+        """The store of the objects that the controller reconciles."""
         return self._assembly.store
 
     @property
     def assembly(self) -> Assembly[Any]:
-        """Its parts. For the library."""
+        """The controller's parts. For the library."""
         return self._assembly
 
     @property
     def watch_state(self) -> WatchState | None:
-        """The state of the watch of the main objects, since when, and its last error; None when a stream of the program
-        delivers the objects.
+        """The state of the main objects' watch: its phase, when the phase began, and its last error. None if a stream
+        of the program delivers the objects.
         """
         return self._assembly.store.watch_state
 
     @property
     def watch_states(self) -> dict[str, WatchState]:
-        """The state of each watch, since when, and its last error, by a description of its target."""
+        """The state of each watch, by a description of its target: see `watch_state`."""
         return {name: watch.state for name, watch in self._assembly.watches.items()}
 
     @property
     def is_ready(self) -> bool:
-        """Whether all stores are complete, reconciling has begun, and no watch is in trouble."""
+        """Whether all stores are complete, reconciling has begun, and no watch keeps failing."""
         return not self.why_not_ready
 
     @property
     def why_not_ready(self) -> str:
-        """Why it is not ready: what is missing or failing, as text; empty when it is ready."""
+        """Why the controller is not ready: the incomplete stores or failing watches, as text. Empty when it is
+        ready."""
         assembly = self._assembly
         if self._is_elsewhere:
             return FORKED
@@ -204,7 +207,7 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_stores_not_ready(self) -> dict[str, str]:
-        """Each store by its contents, such as `pods`: why it is not ready, empty when it is."""
+        """By the contents of each store, such as `pods`: why the store is not ready; empty if it is ready."""
         assembly = self._assembly
         missing = {} if assembly.gate.is_open else assembly.gate.troubles()
         return {name: f"not complete: {missing[name]}" if name in missing else watch.trouble
@@ -212,7 +215,7 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_not_working(self) -> str:
-        """The part of `why_not_ready` that is not about one store; empty when there is none."""
+        """The reason in `why_not_ready` that is not about a store; empty when there is none."""
         stores = self.why_stores_not_ready
         reason = self.why_not_ready
         return "" if any(stores.values()) and not self._is_elsewhere and \
@@ -220,24 +223,24 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_not_alive(self) -> str:
-        """The failure that only a restart of the process can repair, as text; empty when there is none, and during a
-        requested stop. Takes no lock that a stuck thread could hold."""
+        """The failure that only a restart of the process can repair, as text. Empty without such a failure, and during
+        a requested stop. Takes no lock that a stuck thread could hold."""
         if self.error is not None:
             return f"it ended by itself: {described(self.error)}"
         assembly = self._assembly
         if assembly.shutdown.draining.is_set():
             return ""
         late = assembly.runner.dispatcher_late()
-        stuck = [f"its dispatcher is stuck since {late:.0f} s"] if late > DISPATCHER_LIMIT else []
-        stuck += [f"the watch of {name} is stuck since {watch.late:.0f} s"
+        stuck = [f"its dispatcher has been stuck for {late:.0f} s"] if late > DISPATCHER_LIMIT else []
+        stuck += [f"the watch of {name} has been stuck for {watch.late:.0f} s"
                   for name, watch in assembly.watches.items() if watch.late]
         return "; ".join(stuck)
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
         """Block until all stores are complete and reconciling has begun, at most `timeout` seconds.
 
-        Raises SyncTimeoutError after that, with what is missing and why; ControllerError when the controller ends
-        before.
+        Raises SyncTimeoutError if the time is over, with the incomplete stores and their errors. Raises ControllerError
+        if the controller ends before it is ready.
         """
         self._check_here()
         gate, draining = self._assembly.gate, self._shutdown.draining
@@ -250,37 +253,36 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """All threads of the controller, including ended ones and ones that were not started."""
+        """All threads of the controller, including threads that have ended or were not started."""
         return self._threads.own
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to the controller, pulls a source, or is in a run, and so cannot wait for the
-        controller's end."""
+        """Whether `thread` belongs to the controller, reads a source, or executes a run, so that it cannot wait for the
+        end."""
         return super().owns(thread) or self._threads.include(thread)
 
     def trigger(self, item: Any) -> None:
-        """Reconcile an object or ObjectRef soon; does not block. Raises RequestError when it is of another kind."""
+        """Request a run for an object or ObjectRef; does not block. Raises RequestError for another kind."""
         self._check_here()
         self._assembly.trigger(item)
 
     def trigger_all(self) -> None:
-        """Reconcile every stored object soon."""
+        """Request a run for every stored object; does not block."""
         self._check_here()
         self._assembly.inbox.trigger_everything()
 
     def stop(self, timeout: Duration = DEFAULT_GRACE) -> list[ObjectRef]:
-        """End the controller: no new runs, and at most `timeout` seconds for the runs in progress. Returns the objects
-        whose runs are stuck.
+        """Stop the controller: no new runs begin, and runs in progress get at most `timeout` seconds. Returns the
+        objects whose runs are stuck.
 
-        Blocks until everything has ended or the time is over, and then at most one more second for the last log lines.
-        Unsent Events get 2 s of the time. Later calls return the same objects. In the child of a fork the controller
-        does not run, and the call does nothing.
+        Blocks until everything has ended or the time is over, and then for at most one more second for the last log
+        lines. Sending the remaining Events takes at most 2 s of the time. Later calls return the same objects. In the
+        child of a fork the controller does not run, and the call does nothing.
         """
         return self._stuck() if self._stop(seconds(timeout)) else []
 
     def stop_runs(self, timeout: Duration) -> list[ObjectRef]:
-        """Stop like `stop`, but block only until all runs have ended or are stuck; the rest of the stop needs no
-        leadership."""
+        """Stop like `stop`, but block only until all runs have ended or are stuck: the rest needs no leadership."""
         if not self._stop_begins(seconds(timeout)):
             return []
         self._await_work()
@@ -290,7 +292,8 @@ class Running(Lifecycle, Generic[K]):
         return [run.request.ref for run in self._stuck_runs.values()]
 
     def begin_stop(self, reason: str, grace: float) -> None:
-        """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
+        """Begin a stop that takes at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
+        block."""
         super().begin_stop(reason, grace)
         self._assembly.runner.wake()  # the time may be shorter now
 
@@ -300,9 +303,10 @@ class Running(Lifecycle, Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread. `signal_thread`: also one that obeys signals; else the caller calls `obey_signal`.
+        """Start every thread. `signal_thread`: also start a thread that obeys signals; otherwise the caller calls
+        `obey_signal`.
 
-        Raises RequestError when a controller of this name runs on the client already.
+        Raises RequestError if a controller with this name already runs on the client.
         """
         plan, assembly = self._plan, self._assembly
         try:
@@ -337,7 +341,7 @@ class Running(Lifecycle, Generic[K]):
         self._threads.start()
 
     def add_watch(self, plan: WatchPlan) -> None:
-        """Add a watch. If the other stores are not complete yet, the controller waits for its store too.
+        """Add a watch. If the other stores are not complete yet, the controller also waits for the new store.
 
         Raises RequestError for a kind or scope that cannot be watched. Any other exception ends the controller.
         """
@@ -350,7 +354,7 @@ class Running(Lifecycle, Generic[K]):
             raise
 
     def add_read(self, kind: Any) -> None:
-        """Add a kind that runs read. Raises RequestError for anything but a kind."""
+        """Add a kind that runs read. Raises RequestError for a value that is not a kind."""
         self._assembly.add_read(kind)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
@@ -379,7 +383,7 @@ class Running(Lifecycle, Generic[K]):
             if not runner.wait_idle(lambda: shutdown.cut_at or 0.0):
                 shutdown.cut.set("the grace period is over")
                 runner.wait_idle(lambda: shutdown.give_up_at or 0.0)
-        shutdown.abort("the controller has ended")  # for threads of users that look at `ctx.stop`
+        shutdown.abort("the controller has ended")  # for user threads that check `ctx.stop`
         self._stuck_runs = {run.thread_id: run for run in runner.running()}
 
     def _end_rest(self) -> list[StillRunning]:
@@ -392,7 +396,7 @@ class Running(Lifecycle, Generic[K]):
         join(self._threads.sources, SOURCE_SECONDS)
         left = self._log_stuck(self._threads.still_running(stuck))
         for source in alive(self.name, self._threads.sources):
-            self._log.info("%s is not waited for: it blocks in a trigger source of the program", source.what)
+            self._log.info("not waiting for %s: it blocks in a trigger source of the program", source.what)
         return left
 
     def _release(self) -> None:
@@ -403,16 +407,15 @@ class Running(Lifecycle, Generic[K]):
     def _check_here(self) -> None:
         if self._is_elsewhere:
             raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
-                                  "not here: start another one")
+                                  "not here: start another one in this process")
 
     def _worker_failed(self, error: BaseException) -> None:
-        """The library's part of a worker raised an exception: a bug, or an exception that another thread set."""
+        """Handle an exception outside of user code in a worker: a bug, or an exception that another thread set."""
         if isinstance(error, Exception) and not isinstance(error, MemoryError):
             self.fail("a worker", error)
             return
-        # No memory, or an exception that another thread has set: the code is not at fault, but the work that the worker
-        # held may be lost.
-        self._assembly.logger.error("a worker was interrupted by %s; it goes on, and every object runs again",
+        # No memory, or an exception that another thread has set. This is not a bug, but the worker's work may be lost.
+        self._assembly.logger.error("a worker was interrupted by %s; the worker continues, and every object runs again",
                                     described(error), exc_info=error)
         self._assembly.inbox.trigger_everything()
 

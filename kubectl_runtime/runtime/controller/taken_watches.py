@@ -1,7 +1,7 @@
 """The watches that a controller uses, and the stores that they fill.
 
-`add_all` and `add_one` take a watch for each scope of a plan: a watch that the controller already has, or another
-watch, which other controllers may share. `store_of` prefers stores of whole objects; `release` gives watches back.
+`add_all` and `add_one` take a watch for each scope of a plan: a watch that the controller already uses, or another one,
+which other controllers may share. `store_of` prefers stores of whole objects. `release` returns the watches.
 """
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ from kubectl_runtime.runtime.watch.backoff import WatchTarget
 from kubectl_runtime.runtime.watch.config import WatcherConfig
 
 Searched: TypeAlias = tuple[Store[Any], bool, bool]
-"""The store of one watch, whether the watch has selectors, and whether it has whole objects."""
+"""The store of one watch, whether the watch has selectors, and whether the store has whole objects."""
 
 
 class TakenWatches:
-    """The watches that a controller uses, and their stores. One thread at a time changes it; any thread may read it."""
+    """The watches that a controller uses, and their stores. One thread at a time may change it; any thread may read
+    it."""
 
     def __init__(self, plan: Plan, on_bug: Callable[[str, BaseException], None], rng: random.Random) -> None:
-        """`on_bug` is called with defects of the library in a watch; `rng` draws the jitter of its backoff."""
+        """`on_bug` gets exceptions that are defects of the library in a watch. `rng` chooses the jitter of the watch
+        backoff."""
         self._plan = plan
         self._on_bug = on_bug
         self._rng = rng
@@ -50,34 +52,34 @@ class TakenWatches:
         """One entry for each scope of each plan."""
         self._stores: dict[tuple[str, str], Store[Any]] = {}
         self._partial: set[tuple[str, str]] = set()
-        """The kinds whose store has only parts of objects."""
+        """The kinds whose stores have only parts of objects."""
         self._views: dict[type, Store[Any]] = {}
-        """By class of views: the store of the first plan with that class."""
+        """By view class: the store of the first plan with that class."""
         self._fed: list[Store[Any]] = []
         self._indexing: list[WatchPlan] = []
         """The plans that have indexes."""
         self._metadata: dict[tuple[str, str], tuple[Store[Any], Store[PartialObjectMeta]]] = {}
         """By kind: a store of whole objects, and the same store read as metadata."""
         self._owned: dict[str, Store[Any]] = {}
-        """By watch: the store in which the objects of an owner are looked up."""
+        """By watch: the store that finds the objects of an owner."""
         self._overlays = plan.options.own_writes is OwnWrites.OVERLAY
         self._known: dict[tuple[str, str, str | None], tuple[Searched, ...]] = {}
-        """The stores in which children are looked for, by group, kind and namespace. Cleared when a watch is added."""
+        """The stores that may contain children, by group, kind and namespace. Cleared when a watch is added."""
         self._store_of_plan: list[tuple[WatchPlan, Store[Any]]] = []
         self._changing = threading.Lock()
-        """Held briefly while `shares` or `planned` are replaced."""
+        """Held briefly while `shares` or `planned` is replaced."""
         self.leaving: list[threading.Thread] = []
-        """The threads of watches that were given back and may not have ended yet."""
+        """The threads of returned watches; they may not have ended yet."""
 
     def take_more(self, api: Any, config: WatcherConfig) -> Planned:
-        """Take a watch for reads of this kind, an existing one if possible. Its store is only for reads."""
+        """Take a watch for reads of this kind, if possible an existing one. Its store is only for reads."""
         metadata = api.with_metadata_only()
         scope = WatchScope(WatchPlan(metadata, config, lambda _event: ()), metadata)
         with self._lock:
             return self._served(scope, [*(known.scope for known in self.planned), scope], self.planned)
 
     def drop(self, share: Share, reason: str) -> None:
-        """Give back a watch, unless another part of the controller uses it."""
+        """Return a watch, unless another part of the controller uses it."""
         with self._lock:
             if any(one.share is share for one in self.planned):
                 return
@@ -87,17 +89,18 @@ class TakenWatches:
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
-        """The watches, by a description of their target."""
+        """The watches by name, which describes their target."""
         return {name: share.watch for name, share in self.shares.items()}
 
     def add_all(self, plans: Sequence[WatchPlan]) -> None:
-        """Add all plans of the start at once, so that the fullest watch serves, whichever plan it comes from."""
+        """Add all plans of the start at once, so that the fullest watch serves several plans, whichever plan it comes
+        from."""
         scopes = scopes_of(*plans)
         for plan in plans:
             self._add(plan, scopes)
 
     def add_one(self, plan: WatchPlan) -> list[Planned]:
-        """Add one plan; returns the new entries of `planned`."""
+        """Add one plan. Returns the new entries of `planned`."""
         with self._lock:
             return self._add_one(plan)
 
@@ -107,14 +110,14 @@ class TakenWatches:
         return self.planned[before:]
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Take watches of further objects, which the stores do not show yet. Returns the new entries of `planned`."""
+        """Take watches of further objects, which are not in the stores yet. Returns the new entries of `planned`."""
         served: list[Planned] = []
         with self._lock:
             self._serve(plans, scopes_of(*plans), served, among=())
         return served
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
-        """Give the watches of a part back. Does not block."""
+        """Return the watches of a part. Does not block."""
         shares, gone = {one.share for one in planned}, {id(one) for one in planned}
         with self._lock, self._changing:
             self.planned = [one for one in self.planned if id(one) not in gone]
@@ -130,41 +133,41 @@ class TakenWatches:
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
-        """Make the store of `plan`, if it has one, read these states."""
+        """If `plan` has a store, let the store read these states."""
         for known, store in self._store_of_plan:
             if known is plan:
                 store.shows(*states, only=only, apart=apart)
 
     def keep(self, store: Store[Any]) -> None:
-        """Use a store that a stream fills for its kind, unless the kind has one."""
+        """Use a store that a stream fills as the store of its kind, unless the kind already has a store."""
         self._stores.setdefault((store.resource.group, store.resource.kind), store)
 
     def release(self, reason: str) -> None:
-        """Give the watches back."""
+        """Return all watches."""
         for share in self.shares.values():
             share.release(reason)
         for store in [*self._fed]:
             store.drop_indexes()
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
-        """The store of a watched kind, or of a class of views. Raises RequestError for a kind that is not watched."""
+        """The store of a watched kind, or of a view class. Raises RequestError for a kind that is not watched."""
         if isinstance(kind, type) and issubclass(kind, PartialView):
             if (views := self._views.get(kind)) is not None:
                 return views
-            raise RequestError(f"controller {self._plan.name} keeps no {kind.__name__}: watch api.with_fields("
+            raise RequestError(f"controller {self._plan.name} does not watch {kind.__name__}: watch api.with_fields("
                                f"{kind.__name__})")
         resource = api_resource_of(kind)
         found = self._watched(resource)
         is_asked = isinstance(kind, type) and issubclass(kind, PartialObjectMeta)
         if (resource.group, resource.kind) in self._partial and not is_asked:
             self._refuse_fields(found)
-            raise RequestError(f"controller {self._plan.name} keeps only the metadata of {resource.full_name}: "
-                               f".owns(api, whole=True) keeps whole objects, and ctx.metadata_store({resource.kind}) "
+            raise RequestError(f"controller {self._plan.name} watches only the metadata of {resource.full_name}: "
+                               f".owns(api, whole=True) watches whole objects, and ctx.metadata_store({resource.kind}) "
                                "has the metadata")
         return found
 
     def metadata_store_of(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
-        """The metadata of a watched kind. Raises RequestError like `store_of`."""
+        """The store with the metadata of a watched kind. Raises RequestError like `store_of`."""
         resource = api_resource_of(kind)
         if (resource.group, resource.kind) in self._partial:
             found_here = self._watched(resource)
@@ -177,12 +180,13 @@ class TakenWatches:
         return found[1]
 
     def _refuse_fields(self, found: Store[Any]) -> None:
-        """Raise RequestError for a store of declared fields, which must be read by its view."""
+        """Raise RequestError if the store has only the fields of a view class: such a store must be read by that
+        class."""
         for planned in self.planned:
             view, own = planned.chosen.view, planned.chosen.api.resource
             if view is not None and (own.group, own.kind) == (found.resource.group, found.resource.kind):
-                raise RequestError(f"controller {self._plan.name} keeps only the fields of {view.__name__} of "
-                                   f"{own.full_name}: ctx.store({view.__name__}) has them, and their metadata")
+                raise RequestError(f"controller {self._plan.name} watches only the fields of {view.__name__} of "
+                                   f"{own.full_name}: ctx.store({view.__name__}) has them and the metadata")
 
     def _watched(self, resource: ApiResource) -> Store[Any]:
         found = self._stores.get((resource.group, resource.kind))
@@ -192,7 +196,7 @@ class TakenWatches:
                                "add .owns(api) or .watches(api, mapper)")
         return found
 
-    # What `ensure` needs
+    # For `ensure`
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
         """Like `Watched.find`."""
@@ -210,7 +214,7 @@ class TakenWatches:
         return Found(None, is_complete, any_whole)
 
     def _searched(self, resource: ApiResource, namespace: str | None) -> list[Searched]:
-        """The watches that may show objects of a kind in a namespace, the best one first."""
+        """The watches that may cover objects of a kind in a namespace, the best one first."""
         found = []
         for planned in self.planned:
             scope, config = planned.chosen, planned.chosen.plan.config
@@ -243,28 +247,28 @@ class TakenWatches:
                      if planned.scope.api.resource.gvk == gvk), None)
 
     def stored(self, ref: ObjectRef) -> Record | None:
-        """The stored record of this object; None when it is not stored or its kind is not watched."""
+        """The stored record of this object; None if it is not stored or its kind is not watched."""
         store = self._stores.get((ref.group, ref.kind))
         return None if store is None else store.as_watched(ref)
 
     def trouble_of(self, name: str) -> str:
-        """The last failure of the watch of this name; empty when there was no failure, or there is no such watch."""
+        """The last failure of the watch with this name; empty without a failure, and for an unknown name."""
         watch = self.watches.get(name)
         return watch.state.last_error if watch is not None else ""
 
     def _add(self, plan: WatchPlan, scopes: Sequence[WatchScope]) -> None:
-        """`scopes`: all known scopes, including those of this plan."""
+        """Add `plan`. `scopes`: all known scopes, including those of this plan."""
         served: list[Planned] = []
         self._serve([plan], scopes, served, among=self.planned)
         self._offer(plan, served)
         if plan.indexes:
             self._indexing.append(plan)
-        for indexing in self._indexing:  # a new store may have replaced the store that had them
+        for indexing in self._indexing:  # a new store may have replaced the indexed one
             self._store_for(indexing).add_indexes(indexing.indexes)
 
     def _serve(self, plans: Sequence[WatchPlan], scopes: Sequence[WatchScope], served: list[Planned],
                among: Sequence[Planned]) -> None:
-        """Add to `served` a watch for each scope of these plans: from `among`, from `served`, or a new one."""
+        """For each scope of these plans, add a watch to `served`: one of `among` or `served`, or a new one."""
         for scope in scopes:
             if any(scope.plan is plan for plan in plans):
                 served.append(self._served(scope, scopes, [*among, *served]))
@@ -277,7 +281,7 @@ class TakenWatches:
         return self._stores[plan.api.resource.group, plan.api.resource.kind] if view is None else self._views[view]
 
     def _served(self, scope: WatchScope, scopes: Sequence[WatchScope], among: Sequence[Planned]) -> Planned:
-        """The scope, and the watch that serves it: one of `among`, or a new one."""
+        """The scope with the watch that serves it: one of `among`, or a new one."""
         chosen = fullest(scope, scopes)
         known = next((one for one in among if one.chosen is chosen), None)
         share, name = (known.share, known.name) if known is not None else self._take(chosen)
@@ -286,17 +290,18 @@ class TakenWatches:
     def _take(self, scope: WatchScope) -> tuple[Share, str]:
         api, config, plan = scope.api, scope.plan.config, self._plan
         name = str(WatchTarget.of(api, config))
-        if name in self.shares:  # the same kind twice, in two forms or with different options
+        if name in self.shares:  # the same kind is watched twice, in two forms or with different options
             name = f"{name} #{next(number for number in count(2) if f'{name} #{number}' not in self.shares)}"
         share = shared_watches(api).take(api, config, modify=scope.plan.modify, clock=plan.clock,
                                          rng=self._rng, name=name, observer=plan.options.observer,
                                          on_bug=self._on_bug)
         with self._changing:
-            self.shares = {**self.shares, name: share}  # replaced as a whole: other threads iterate over it
+            self.shares = {**self.shares, name: share}  # replaced as a whole, because other threads iterate over it
         return share, name
 
     def _offer(self, plan: WatchPlan, served: Sequence[Planned]) -> None:
-        """Make the first store of a kind that of `store_of`, or a later one with whole objects instead of parts."""
+        """Register a store for `store_of`: the first store of a kind, or the first with whole objects after one with
+        parts."""
         kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
         states = [one.share.watch.stored for one in served]
         self._offer_views(plan, served[0].scope, states)

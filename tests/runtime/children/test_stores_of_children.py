@@ -121,13 +121,13 @@ def test_what_is_not_watched_has_no_children() -> None:
     lambda client: Api.all(client, Job).with_metadata_only(),
     lambda client: Api.all(client, Job).with_fields(type("View", (PartialView,), {}, frozen=True))])
 def test_whole_of_a_part_is_refused(api: Callable[[Any], Any]) -> None:
-    with pytest.raises(RequestError, match="asks for parts of objects"):
+    with pytest.raises(RequestError, match="selects only parts of objects"):
         World(job, build=lambda made: made.owns(api(made.plan().client), whole=True))
 
 
 def test_whole_and_a_view_in_the_configuration_are_refused_and_so_is_a_text_for_a_flag() -> None:
     view = type("View", (PartialView,), {}, frozen=True)
-    with pytest.raises(RequestError, match="asks for parts of objects"):
+    with pytest.raises(RequestError, match="selects only parts of objects"):
         World(job, build=lambda made: made.owns(Api.all(made.plan().client, Job), whole=True,
                                                 watch=WatcherConfig(fields=view)))
     with pytest.raises(RequestError, match="whole='no'"):

@@ -19,7 +19,7 @@ from tests.runtime.scripted_cluster import Cluster, Parent
 
 PATIENCE = 40.0
 """Seconds; only what hangs needs them."""
-REMEDY = ("Give the calls they wait for a timeout, or the controller a time by .run_timeout(seconds); "
+REMEDY = ("Give the calls that the runs wait for a timeout, or set .run_timeout(seconds); "
           "Controller(concurrency=…) allows more runs at once")
 
 
@@ -105,8 +105,8 @@ def test_runs_beyond_their_run_timeout_are_told_with_what_they_do_not_heed(caplo
     looks = Looks(caplog, run_timeout=30)
     looks.due = 1
     looks.run("a")
-    assert ("They go on beyond the run timeout of 30 s: give the calls they wait for a timeout, or let them look at "
-            "ctx.stop") in \
+    assert ("They exceed the run timeout of 30 s: give the calls that the runs wait for a timeout, or check ctx.stop "
+            "in the reconciler") in \
         looks.look(AFTER)[1][0]
 
 

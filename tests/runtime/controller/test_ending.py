@@ -153,7 +153,7 @@ def test_of_many_runs_ten_are_named_and_an_endless_wait_is_called_so() -> None:
 def test_a_source_that_blocks_is_left_by_name_and_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     measure(PHASES["a source that blocks for ever"])
-    assert "thread 'parent trigger source 1' is not waited for: it blocks in a trigger source" in caplog.text
+    assert "not waiting for thread 'parent trigger source 1': it blocks in a trigger source" in caplog.text
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 

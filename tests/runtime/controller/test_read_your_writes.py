@@ -341,9 +341,9 @@ def test_the_store_of_views_is_asked_for_by_their_class() -> None:
     def reconcile(obj: MapView, ctx: Context[Any]) -> Action:
         views = ctx.store(MapView)
         seen.extend([obj.data, [other.data for other in views]])
-        with pytest.raises(RequestError, match=r"keeps only the fields of MapView of configmaps: ctx.store\(MapView\)"):
+        with pytest.raises(RequestError, match=r"only the fields of MapView of configmaps: ctx.store\(MapView\)"):
             ctx.store(ConfigMap)
-        with pytest.raises(RequestError, match=r"keeps no SecretView: watch api.with_fields\(SecretView\)"):
+        with pytest.raises(RequestError, match=r"does not watch SecretView: watch api.with_fields\(SecretView\)"):
             ctx.store(SecretView)
         return FOREVER
 

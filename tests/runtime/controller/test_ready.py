@@ -379,7 +379,7 @@ def test_a_reconciler_that_changed_its_copy_does_not_deceive_the_condition(world
 
 @pytest.mark.parametrize("wrong", ["", "two words", "-x", "x-", "ends,", None, 5, "x" * 1025])
 def test_a_reason_is_one_word(wrong: Any) -> None:
-    with pytest.raises(Exception, match=r"Action\.waiting: a reason is one word"):
+    with pytest.raises(Exception, match=r"Action\.waiting: a reason must be one word"):
         Action.waiting(wrong, "message")
 
 

@@ -255,7 +255,7 @@ def test_two_threads_that_start_one_controller_get_one_life_and_one_refusal() ->
     got = [results.get(timeout=LIMIT) for _ in threads]
     started = [one for one in got if isinstance(one, Running)]
     assert len(started) == 1
-    assert sum("runs already" in str(one) for one in got) == 7
+    assert sum("is already running" in str(one) for one in got) == 7
     assert started[0].stop() == []
 
 

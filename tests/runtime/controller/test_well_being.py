@@ -190,7 +190,7 @@ def test_a_dispatcher_that_is_stuck_is_dead_when_its_limit_is_over(place: str, m
             clock.advance(DISPATCHER_LIMIT - 1)
             assert running.why_not_alive == ""
             clock.advance(2)
-            assert running.why_not_alive == f"its dispatcher is stuck since {DISPATCHER_LIMIT + 1:.0f} s"
+            assert running.why_not_alive == f"its dispatcher has been stuck for {DISPATCHER_LIMIT + 1:.0f} s"
         finally:
             stuck["now"] = False
             if place == "with its lock":
@@ -218,7 +218,7 @@ def test_a_watch_that_is_stuck_in_a_mapper_is_dead_after_longer_than_any_silence
         clock.advance(290 + 5 + SLACK - 1)
         assert "children" not in running.why_not_alive
         clock.advance(2)
-        assert "the watch of children.test.example is stuck since 1 s" in running.why_not_alive
+        assert "the watch of children.test.example has been stuck for 1 s" in running.why_not_alive
         release.set()
         eventually(lambda: "children" not in running.why_not_alive)
     finally:

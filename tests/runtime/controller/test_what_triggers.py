@@ -464,14 +464,14 @@ def test_a_watch_that_is_added_to_a_running_controller_starts(cluster: Cluster) 
         controller.reconcile_on(more)
         more.put(ObjectRef.of(Parent, "a", "default"))
         ran.until("a")
-        with pytest.raises(RequestError, match="a stream cannot be added now"):
+        with pytest.raises(RequestError, match="a stream must be added before the start"):
             controller.owns_stream([])
         assert running._assembly.store_of(Child).is_ready
 
 
 def test_a_controller_that_runs_cannot_be_started_again_before_its_end(cluster: Cluster) -> None:
     controller = Controller(cluster.api(Parent))
-    with controller.start(Ran()), pytest.raises(RequestError, match="runs already"):
+    with controller.start(Ran()), pytest.raises(RequestError, match="is already running"):
         controller.start(Ran())
     controller.start(Ran()).stop()
 
