@@ -1,1 +1,1 @@
-"""How a controller and a Manager stop and end: one engine, its signals, its stop tokens, its log."""
+"""The engine that starts and stops a controller or a Manager, with its signals, stop tokens and log."""

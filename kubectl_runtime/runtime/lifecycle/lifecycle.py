@@ -1,45 +1,45 @@
-"""`Lifecycle`: the engine by which a controller and a Manager start, obey signals, stop and end.
+"""`Lifecycle`: the engine that starts and stops a controller or a Manager, and handles signals.
 
     phase         what happens                                                        next
-    starting      what must run first starts: a manager's servers                     running
-    running       it works; a manager with an election is                             stopping
+    starting      the parts that others need, such as a manager's servers, start      running
+    running       everything works; a manager with an election is                     stopping
                   `standing by`, then `leading`
-    stopping      by `stop()`, a signal (`run`), a stop token, a failure, the end     stopped
-                  of the program, KeyboardInterrupt in a `with` block, or a start
-                  that failed. A separate thread goes through these steps:
-       work         work in progress ends, in the grace that `Shutdown` divides; then what the work needed, such as a
-                    Lease, is given back
-       rest         recorded events are sent, threads are joined, servers stop; what does not end is logged with its
-                    stack
-       release      signals, names and hooks are given back
+    stopping      begun by `stop()`, a signal (`run`), a stop token, a failure,       stopped
+                  the end of the program, KeyboardInterrupt in a `with` block, or
+                  a failed start. A separate thread goes through these steps:
+       work         runs in progress end, within the grace period (see `Shutdown`); then resources that they needed,
+                    such as a Lease, are released
+       rest         recorded events are sent, threads are joined, servers stop; a thread that does not end is logged
+                    with its stack
+       release      signal handlers, names and hooks are released
     stopped       nothing runs except threads that are stuck in user code
 
-    how `serve`, which blocks in the calling thread, ends
+    the cause of the stop                             what `serve`, which blocks the calling thread, then does
     a signal, and all work ended within the grace     returns
     a signal, and something is stuck                  flushes logs and output, ends the process with status 1
     a second signal n                                 the process ends at once with status 128 + n (see `signals`)
-    KeyboardInterrupt (signals not installed)         stops, then raises it; a second one gives up what still runs
-    a stop from elsewhere                             returns
+    KeyboardInterrupt (signals not installed)         stops, then raises it; a second one abandons what still runs
+    a stop by another thread                          returns
     a failure                                         stops, then raises it
 
-A controller is this engine with one member; a Manager has several and an election. They override the hooks `_end_work`,
-`_end_rest`, `_release` and `owns`. The stop completes whether a caller waits or not, and waits for no log handler. If
-no thread can be started because the interpreter ends, the first caller that waits does the work. In the child of a fork
-it looks stopped, and `stop` does nothing.
+A controller is one member of this engine; a Manager has several members and an election. Both override the hooks
+`_end_work`, `_end_rest`, `_release` and `owns`. The stop completes whether a caller waits or not, and waits for no log
+handler. If no thread can be started because the interpreter ends, the first caller that waits does the work. In the
+child of a fork the engine looks stopped, and `stop` does nothing.
 
-`Shutdown`: the tokens by which a controller ends, and how the grace period is divided.
+`Shutdown`: the stop tokens of a controller, and how they divide the grace period.
 
     running    -> draining   stop requested, a signal, or a failure of the library: no new runs, watches close
     draining   -> aborted    the grace period nears its end: `ctx.stop` of runs is set; reads and waits end
-    aborted    -> cut        half of the rest has passed: writes of runs end too
-    cut        a run that still does not return is reported as stuck
+    aborted    -> cut        half of the remaining time has passed: writes of runs end, too
+    cut                      a run that still does not return is reported as stuck
 
-`draining` is what the library's own threads watch. `aborted` is the reconciler's `ctx.stop`, so a run that only needs a
-moment more is left alone. The last tenth of the grace period, at most 2 s, is the time to react to `aborted`. A write
-that a run has begun by then gets half of that, so that the stop itself breaks no write.
+The library's own threads watch `draining`. The reconciler's `ctx.stop` is `aborted`, so a run that needs only a moment
+more is left alone. Runs have the last tenth of the grace period, at most 2 s, to react to `aborted`. A write that a run
+has begun by then gets half of that time, so that the stop itself interrupts no write.
 
-`ShutdownLog`: logs in its own thread while a controller or manager ends. A log handler is user code and may block; a
-shutdown must not wait for it without a limit.
+`ShutdownLog`: logs in its own thread while a controller or manager ends. A log handler is user code and may block, so a
+shutdown must not wait for the handler without a limit.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ from kubectl_runtime.core.scope import StopToken, time_left
 from kubectl_runtime.runtime.lifecycle.signals import EXIT_STUCK, ShutdownSignals, end_process
 
 DEFAULT_GRACE = 25.0
-"""Seconds. Kubernetes gives a Pod 30 s between SIGTERM and SIGKILL, so 5 s remain to end the process."""
+"""Seconds. Kubernetes gives a Pod 30 s between SIGTERM and SIGKILL; the other 5 s are for the end of the process."""
 
 ABORT_SHARE, ABORT_MOST = 0.1, 2.0
 
@@ -84,10 +84,10 @@ class Shutdown:
         self.deadline: float | None = None
         """When `ctx.stop` of runs is set, on the monotonic clock; None before a stop is requested."""
         self.give_up_at: float | None = None
-        """When runs that have not reacted are given up."""
+        """When runs that have not ended are given up, on the monotonic clock; None before a stop is requested."""
 
     def begin(self, reason: str, grace: float = DEFAULT_GRACE) -> None:
-        """Drain: no new runs; runs in progress are given up after `grace` seconds.
+        """Begin to drain: no run starts, and runs in progress are given up after `grace` seconds.
 
         A later call may shorten the time, not lengthen it.
         """
@@ -100,12 +100,12 @@ class Shutdown:
 
     @property
     def cut_at(self) -> float | None:
-        """When writes of runs are given up."""
+        """When writes of runs are given up, on the monotonic clock; None before a stop is requested."""
         deadline, give_up = self.deadline, self.give_up_at
         return None if deadline is None or give_up is None else (deadline + give_up) / 2
 
     def time_left(self) -> float:
-        """Seconds until everything is given up; 0 after that, and before the stop."""
+        """Seconds until everything is given up; 0 from then on, and before the stop."""
         return max(0.0, (self.give_up_at or 0.0) - self._clock.monotonic())
 
     def abort(self, reason: str) -> None:
@@ -115,8 +115,8 @@ class Shutdown:
 
 
 def stack_of(thread_id: int | None) -> str:
-    """The stack of a thread as text; empty when it has ended. The current line of each frame, no values."""
-    # Private only by name: this is the documented way to another thread's stack.
+    """The stack of a thread as text: the current line of each frame, without values. Empty if the thread has ended."""
+    # Private only by name: Python documents this way to get another thread's stack.
     frame = sys._current_frames().get(thread_id) if thread_id is not None else None
     return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
@@ -126,7 +126,7 @@ LINE_SECONDS = 1.0
 
 
 class ShutdownLog:
-    """The log of a shutdown: `info` and `error` queue lines, which a thread writes in order. Safe to use from any
+    """The log of a shutdown. `info` and `error` queue lines, and a thread writes them in order. Safe to use from any
     thread. Only `finish` blocks."""
 
     def __init__(self, logger: GuardedLogger, name: str) -> None:
@@ -139,14 +139,14 @@ class ShutdownLog:
         self._finished = False
         self._written = threading.Event()
         self._line_since = float("inf")
-        """When writing the present line began."""
+        """When the writing of the current line began."""
 
     def info(self, text: str, *arguments: object) -> None:
-        """Log a line at INFO, soon. Does not block."""
+        """Queue a line at INFO. Does not block."""
         self._put(partial(self._logger.info, text, *arguments))
 
     def error(self, text: str, *arguments: object) -> None:
-        """Log a line at ERROR, soon. Does not block."""
+        """Queue a line at ERROR. Does not block."""
         self._put(partial(self._logger.error, text, *arguments))
 
     def collecting(self) -> AbstractContextManager[None]:
@@ -154,15 +154,16 @@ class ShutdownLog:
         return written_by(self._put)
 
     def finish(self, until: float) -> None:
-        """Accept no more lines, and block until all lines are written: at most until this time on `time.monotonic`, and
-        not for a handler that has worked on one line for `LINE_SECONDS`. Handlers take real time."""
+        """Accept no more lines, and block until all lines are written, at most until `until` on `time.monotonic`. Gives
+        up earlier when a handler has worked on one line for `LINE_SECONDS`. These are real seconds: handlers know no
+        simulated clock."""
         with self._lock:
             begun = self._begun
             if not self._finished:
                 self._finished = True
                 self._lines.put(None)
-        if begun and self._thread is not threading.current_thread():  # equal if a log handler stops the controller
-            # No join: the thread may be just about to start.
+        if begun and self._thread is not threading.current_thread():  # a log handler may stop the controller
+            # Not `join`, which raises for a thread that has not started yet.
             while (left := min(until, self._line_since + LINE_SECONDS) - time.monotonic()) > 0:
                 if self._written.wait(left):
                     break
@@ -194,11 +195,11 @@ class ShutdownLog:
 
 
 JOIN_SECONDS = 2.0
-"""Real seconds that the library's threads get to end once no work is in progress. They need milliseconds; a thread that
-resolves a host name may need longer."""
+"""Real seconds in which the library's threads must end once no work is in progress. They need milliseconds; a thread
+that resolves a host name may need longer."""
 
 LEAST_LOG_SECONDS = 1.0
-"""The least time that log handlers get for the last lines."""
+"""The minimum time that log handlers get for the last lines."""
 
 FORKED = "it runs in the process that this one was forked from"
 
@@ -215,8 +216,8 @@ class Phase(StrEnum):
 
 
 class StillRunning(msgspec.Struct, frozen=True):
-    """A thread that has not ended in time. `owner`: the controller or runnable; `what`: the reconciler of a key, or the
-    thread's name; `stack`: where it was."""
+    """A thread that has not ended in time. `owner`: the controller or runnable. `what`: the run of an object, or the
+    thread's name. `stack`: the thread's stack."""
 
     owner: str
     what: str
@@ -224,11 +225,11 @@ class StillRunning(msgspec.Struct, frozen=True):
 
 
 class Lifecycle:
-    """Starts and stops several parts together. `Running` and `RunningManager` derive from it and override its hooks.
-    See the module. Safe to use from any thread."""
+    """Starts and stops several parts together; see the module. `Running` and `RunningManager` are its subclasses and
+    override its hooks. Safe to use from any thread."""
 
     def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
-        """`name`: for its threads. `grace`: seconds of a stop without a given time. `prefix`: the beginning of log
+        """`name`: for thread names. `grace`: seconds of a stop that names no time. `prefix`: the beginning of log
         lines."""
         self._shutdown = shutdown
         self._grace = grace
@@ -238,13 +239,13 @@ class Lifecycle:
         self._process = os.getpid()
         self._was_launched = False
         self.error: BaseException | None = None
-        """The first failure, which ended it; None without one."""
+        """The first failure, which began the stop; None without a failure."""
         self._noting = threading.Lock()
         self._unlogged: deque[tuple[str, BaseException, bool]] = deque()
         """Failures that are not logged yet: what failed, the error, and whether it is the first."""
         self._work_over, self._settled = threading.Event(), threading.Event()
         self._claims = threading.Lock(), threading.Lock()
-        """Locks for the end of the work, and for the rest: the thread that takes one does the step."""
+        """One lock for the step `work` and one for `rest`: the thread that acquires the lock does the step."""
         self.still_running: list[StillRunning] = []
         """Threads that did not end in time. The list is complete once the shutdown has ended."""
         self._ending = Thread(target=self._end, name=f"{name} ending", daemon=True)
@@ -253,13 +254,13 @@ class Lifecycle:
 
     @property
     def _is_elsewhere(self) -> bool:
-        """Whether this is the child of a fork: the threads are the parent's, and a stop would end the connections that
-        both processes share."""
+        """Whether this is the child of a fork. The threads belong to the parent, and a stop here would end connections
+        that both processes share."""
         return os.getpid() != self._process
 
     @property
     def phase(self) -> Phase:
-        """The present phase."""
+        """The current phase."""
         if self.has_ended:
             return Phase.STOPPED
         if self._shutdown.draining.is_set():
@@ -268,23 +269,22 @@ class Lifecycle:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the stop is complete: no thread of it runs, except those that are stuck in user code."""
+        """Whether the stop is complete: none of its threads runs, except those that are stuck in user code."""
         return self._settled.is_set() or self._is_elsewhere
 
     @property
     def reason(self) -> str:
-        """Why it stops or has stopped, such as the signal's name. Empty while it runs."""
+        """Why the stop began, such as the signal's name. Empty before the stop."""
         return FORKED if self._is_elsewhere else self._shutdown.draining.reason
 
     def wait(self, timeout: Duration | None = None) -> bool:
-        """Block until the stop begins, for any reason, or `timeout` seconds have passed. Returns whether the stop has
-        begun."""
+        """Block until the stop begins for any reason, or `timeout` is over. Returns whether the stop has begun."""
         return self._is_elsewhere or self._shutdown.draining.wait(
             time_left(None if timeout is None else seconds(timeout), SYSTEM_CLOCK))
 
     def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the stop begins, for any reason; at once if it has begun. Returns a function that
-        removes the callback. It must be short: it runs in the thread that begins the stop."""
+        """Call `callback` when the stop begins for any reason, or at once if it has begun. Returns a function that
+        removes the callback. The callback must be short, because it runs in the thread that begins the stop."""
         return self._shutdown.draining.on_set(callback)
 
     def owns(self, thread: threading.Thread) -> bool:
@@ -294,11 +294,12 @@ class Lifecycle:
     # --- what begins the stop ---
 
     def begin_stop(self, reason: str, grace: float) -> None:
-        """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
+        """Begin a stop that takes at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
+        block."""
         self._shutdown.begin(reason, grace)
 
     def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
-        """End everything, within `grace` seconds (by default its own grace period), because a part has ended by itself.
+        """Begin a stop because the part `what` failed. It takes at most `grace` seconds (default: the grace period).
         Does not block."""
         with self._noting:
             is_first = self.error is None
@@ -310,25 +311,25 @@ class Lifecycle:
 
     @property
     def obeys_signals(self) -> bool:
-        """Whether it handles SIGINT and SIGTERM now."""
+        """Whether SIGINT and SIGTERM now stop this controller or manager."""
         return self._signals.installed
 
     def obey_signal(self) -> int | None:
-        """Block until a signal begins the stop (returns its number), or it stops for another reason (returns None)."""
+        """Block until the stop begins. Returns the number of the signal that began it; None for another reason."""
         number = self._signals.wait()
         if number is not None:
             self.begin_stop(Signals(number).name, self._grace)
         return number
 
     def abandon(self, heed: float = 0.0) -> None:
-        """Stop at once, and give up on everything that has not ended after `heed` seconds. Does not block."""
+        """Stop at once, and give up everything that has not ended after `heed` seconds. Does not block."""
         self.begin_stop("abandoned", heed)
         self._shutdown.abort("abandoned")
         self._signals.close()
         atexit.unregister(self._at_exit)
 
     def _at_exit(self) -> None:
-        """The program ends without a `stop`."""
+        """Stop, because the program ends without a call of `stop`."""
         if not self._is_elsewhere:
             self.begin_stop("the program ends", self._grace)
             self._await_end()
@@ -345,7 +346,7 @@ class Lifecycle:
         except BaseException:
             try:
                 self.stop(grace)
-            except KeyboardInterrupt:  # the second one: the user does not want to wait
+            except KeyboardInterrupt:  # a second Ctrl-C: the user does not want to wait
                 self.abandon()
             raise
         if stuck and obeyed:
@@ -371,16 +372,17 @@ class Lifecycle:
             self.raise_error()
 
     def stop(self, timeout: float = DEFAULT_GRACE) -> Sequence[object]:
-        """Stop within `timeout` seconds. Blocks. Returns what is stuck. Subclasses implement `_stop`."""
+        """Stop within `timeout` seconds. Blocks. Returns the parts that are stuck. Subclasses implement it with
+        `_stop`."""
         raise NotImplementedError
 
     def _stop(self, timeout: float) -> bool:
-        """Stop within `timeout` seconds; returns whether the stop is complete. False, without waiting, in a thread that
+        """Stop within `timeout` seconds; returns whether the stop is complete. Returns False at once in a thread that
         the stop waits for, and in the child of a fork."""
         waits = self._stop_begins(timeout)
         if waits:
             self._await_end()
-            self._signals.close()  # this may be the main thread, the only one that can restore handlers
+            self._signals.close()  # only the main thread can restore handlers, and this may be it
         return waits
 
     def _stop_begins(self, timeout: float) -> bool:
@@ -391,13 +393,13 @@ class Lifecycle:
         return not self.owns(threading.current_thread())
 
     def _await_work(self) -> None:
-        """Block until all work has ended or is stuck, which the grace bounds."""
+        """Block until all work has ended or is stuck, at most for the grace period."""
         if not self._ending.is_alive():
             self._end_work_once()
         _await(self._work_over)
 
     def _await_end(self) -> None:
-        """Block until everything has ended, which the grace bounds, and a moment longer for the last log lines."""
+        """Block until everything has ended, at most for the grace period and a moment for the last log lines."""
         if not self._ending.is_alive():
             self._end()
         _await(self._settled)
@@ -407,7 +409,8 @@ class Lifecycle:
     # --- the engine ---
 
     def _launch(self, start: Callable[[], None]) -> None:
-        """Run, and call `start`. An exception of `start` is raised once everything that was started has stopped."""
+        """Register the hooks and call `start`. If `start` raises, the exception is raised after everything has stopped
+        again."""
         self._process = os.getpid()
         self._was_launched = True
         for callback in (self._signals.release, self._log_stopping, self._begin_ending):
@@ -415,7 +418,7 @@ class Lifecycle:
         atexit.register(self._at_exit)
         try:
             start()
-        except BaseException:  # no memory, no more threads, Ctrl-C in a mapper: what was started must not stay
+        except BaseException:  # no memory, no more threads, Ctrl-C in a mapper: stop what was started
             self.begin_stop("it could not be started", 0)
             self._await_end()
             raise
@@ -427,12 +430,12 @@ class Lifecycle:
                 self._log_failure(what, error, is_first=is_first)
 
     def _log_stopping(self) -> None:
-        self._log_failures()  # before their consequences, and after the stop has begun, which waits for no log
+        self._log_failures()  # failures first; the stop has begun already and does not wait for a log handler
         self._log.info("%sstopping: %s%s%s", self._prefix, self.reason, self._stopping_detail(),
                        "; a second signal ends the process at once" if self._signals.installed else "")
 
     def _begin_ending(self) -> None:
-        with suppress(RuntimeError):  # the interpreter ends, or no more threads: the first caller that waits does it
+        with suppress(RuntimeError):  # no new thread, as when the interpreter ends: the first waiting caller does it
             self._ending.start()
 
     def _end(self) -> None:
@@ -448,7 +451,7 @@ class Lifecycle:
             self._signals.close()
             atexit.unregister(self._at_exit)
             self._settled.set()
-            self._log.finish(0.0)  # ends its thread, even if no caller waits for it
+            self._log.finish(0.0)  # ends the log's thread, even if no caller waits for it
 
     def _end_work_once(self) -> None:
         if not self._claims[0].acquire(blocking=False):
@@ -461,7 +464,7 @@ class Lifecycle:
             self._work_over.set()
 
     def _log_stuck(self, found: Iterable[StillRunning]) -> list[StillRunning]:
-        """Log each of these threads with its stack; returns the threads."""
+        """Log each of these threads with its stack, and return them."""
         stuck = list(found)
         for one in stuck:
             self._log.error("%s does not end; its stack:\n%s", one.what, one.stack)
@@ -470,25 +473,26 @@ class Lifecycle:
     # --- hooks of a controller and a manager ---
 
     def _stopping_detail(self) -> str:
-        """The parts that the beginning stop waits for, as text for the log line."""
+        """What the stop waits for, as text for the log line."""
         return ""
 
     def _log_failure(self, what: str, error: BaseException, *, is_first: bool) -> None:
         """Log a failure."""
 
     def _end_work(self) -> None:
-        """Block until the work in progress has ended or its time is over."""
+        """Block until the runs in progress have ended or their time is over."""
 
     def _end_rest(self) -> list[StillRunning]:
-        """Block until the rest has ended or its time is over. Returns the parts that have not, already logged."""
+        """Block until everything else has ended or its time is over. Returns the threads that have not ended; they are
+        logged already."""
         return []
 
     def _release(self) -> None:
-        """Release the names, signals and hooks that other controllers may now take."""
+        """Release the names, signals and hooks, so that other controllers can take them."""
 
 
 def join(threads: Iterable[threading.Thread], limit: float) -> None:
-    """Wait for these threads, at most `limit` real seconds in all: they end by the operating system's clock."""
+    """Wait for these threads, at most `limit` seconds in all. They are real seconds, not those of a simulated clock."""
     deadline = time.monotonic() + limit
     for thread in threads:
         if thread.ident is not None and thread is not threading.current_thread():  # it was started
@@ -496,12 +500,12 @@ def join(threads: Iterable[threading.Thread], limit: float) -> None:
 
 
 def alive(owner: str, threads: Iterable[threading.Thread]) -> list[StillRunning]:
-    """The started `threads` that have not ended, without the calling thread."""
+    """The `threads` that have started and not ended, except the calling thread."""
     return [StillRunning(owner, f"thread {thread.name!r}", stack_of(thread.ident)) for thread in threads
             if thread.is_alive() and thread.ident is not None and thread is not threading.current_thread()]
 
 
 def _await(event: threading.Event) -> None:
-    # In pieces, so that a signal which comes just before the wait is noticed.
+    # In pieces, so that a signal that comes just before the wait is noticed.
     while not event.wait(MAIN_THREAD_WAIT):
         pass

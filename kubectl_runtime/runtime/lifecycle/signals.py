@@ -3,21 +3,21 @@
     state       signal n                                                  the last controller closes
     installed   every controller is notified; -> signalled                previous handlers are restored
     signalled   within 0.5 s of the first: counts as the same signal      previous handlers are restored
-                later: the program's own handler, if it had one; else the
-                process ends with status 128 + n
-    closed      goes to the previous handlers, which are restored         -
+                later: the program's previous handler is called; without
+                one, the process ends with status 128 + n
+    closed      previous handlers are restored, and handle the signal     -
 
-Signals belong to the process, so all controllers that obey them share one handler. Only the main thread may restore
+Signals belong to the process, so all controllers that obey signals share one handler. Only the main thread may restore
 handlers: if the last controller ends in another thread, they are restored when the main thread next calls `close`, or
-at the next signal. A handler that the program installs later stays. It may call this handler, which then acts as if the
-signal had called it. One stop may send several signals: `timeout` and terminals signal a process and its group.
+at the next signal. A handler that the program installs later stays; it may call the shared handler as if the signal had
+called it. One request to stop may send several signals: `timeout` and terminals signal a process and its group.
 
-A signal handler runs in the main thread between any two instructions, even while that thread holds a lock. So it takes
-no lock: it puts a number into a `SimpleQueue` (which is reentrant), and the waiting thread does the rest. For the same
-reason the second signal writes one line with `os.write` and ends with `os._exit`, not by the default disposition, which
-the kernel ignores for process 1 of a container.
+A signal handler runs in the main thread between any two instructions, even while that thread holds a lock. So the
+handler takes no lock: it puts the signal's number into a `SimpleQueue`, which is reentrant, and the waiting thread does
+the rest. For the same reason it handles the second signal with `os.write` and `os._exit`. The signal's default action
+would not do, because the kernel ignores it for process 1 of a container.
 
-The child of a fork has no controllers; it gets the previous handlers.
+In the child of a fork there are no controllers, and the previous handlers are restored.
 """
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ log = guarded_logger(__name__)
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 SAME_STOP = 0.5
-"""Seconds after the first signal in which further signals count as the same one."""
+"""Seconds after the first signal in which another signal counts as the same request to stop."""
 
 _DEFAULTS = (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler, None)
 
 
 class ShutdownSignals:
-    """One controller's view of the signals. Install it in the main thread; close it in any thread."""
+    """One controller's view of the signals. Call `install` in the main thread, `close` in any thread."""
 
     def __init__(self) -> None:
         self.heard: SimpleQueue[int | None] = SimpleQueue()
-        """Gets the number of the first signal; None ends the wait without a signal."""
+        """Receives the number of the first signal, or None to end the wait without a signal."""
 
     def wait(self) -> int | None:
-        """Block until there is something in `heard`, and take it."""
-        while True:  # in pieces, so that a signal which comes just before the wait is noticed
+        """Block until `heard` has an item, and take the item."""
+        while True:  # in pieces, so that a signal that comes just before the wait is noticed
             try:
                 return self.heard.get(timeout=MAIN_THREAD_WAIT)
             except Empty:
@@ -71,7 +71,7 @@ class ShutdownSignals:
         return self in _process.listeners
 
     def install(self) -> None:
-        """Take over the signals. Outside the main thread, where Python allows no handlers, it only warns."""
+        """Take over the signals. Outside the main thread, where Python allows no handlers, only log a warning."""
         if threading.current_thread() is not threading.main_thread():
             log.warning("shutdown_on_signal has no effect in thread %r: Python handles signals in the main thread "
                         "only; stop the controller by other means", threading.current_thread().name)
@@ -79,26 +79,27 @@ class ShutdownSignals:
         _process.add(self)
 
     def close(self) -> None:
-        """Restore the previous handlers, if no other controller needs the signals. Does nothing without `install`, or
-        the second time.
+        """Restore the previous handlers, unless another controller needs the signals. Without `install`, or when
+        repeated, nothing happens.
 
-        Outside the main thread this is not allowed; it then happens when the main thread calls this, or at the next
-        signal.
+        Only the main thread may restore handlers. After a call in another thread they are restored when the main thread
+        calls `close`, or at the next signal.
         """
         _process.remove(self)
 
 
 class _ProcessSignals:
-    """The handler of the process. `listeners` is replaced under the lock and read by the handler without it; the rest
-    belongs to the main thread."""
+    """The handler of the process. `listeners` is replaced under the lock, and the handler reads it without the lock.
+    Only the main thread uses the other attributes."""
 
     def __init__(self) -> None:
         self.listeners: tuple[ShutdownSignals, ...] = ()
         self.previous: dict[int, Any] = {}
-        """The previous handlers, by signal; kept until the next installation for a handler that calls this one."""
+        """The previous handlers, by signal. They are kept until the next installation, because another handler may call
+        this one."""
         self._installed = False
         self._first_at: float | None = None
-        """When the first signal came; None before."""
+        """When the first signal came; None before it."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._follows_forks = False
@@ -108,14 +109,14 @@ class _ProcessSignals:
             self._follows_forks = True
             os.register_at_fork(after_in_child=self.forked)
         if not self.listeners:
-            self.restore()  # the last controllers were closed in another thread
+            self.restore()  # if the last controller was closed in another thread
         self._process = os.getpid()
         with self._lock:
             self.listeners += (listener,)
         if not self._installed:
             self._installed, self._first_at = True, None
             for number in SIGNALS:
-                if not self._is_ours(number):  # true if the program has put it back as a previous handler
+                if not self._is_ours(number):  # the program may have restored ours as its previous handler
                     self.previous[number] = signal.getsignal(number)
                     signal.signal(number, self.handle)
 
@@ -126,7 +127,8 @@ class _ProcessSignals:
             self.restore()
 
     def restore(self) -> None:
-        """Restore the previous handlers, except where the program has installed another one since."""
+        """Restore the previous handlers, except for signals for which the program has installed another handler
+        since."""
         if self._installed:
             self._installed = False
             for number, previous in self.previous.items():
@@ -144,7 +146,7 @@ class _ProcessSignals:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         listeners = self.listeners
-        # The child of a fork in which `forked` was not called yet: a signal may be that fast.
+        # The second case: a signal in the child of a fork before `forked` is called there.
         if not listeners or os.getpid() != self._process:
             self._pass_on(number, frame)
         elif self._first_at is None:
@@ -161,22 +163,22 @@ class _ProcessSignals:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self.restore()
         previous = self.previous.get(number)
-        if self._is_ours(number):  # the program has put this handler back as a previous one
+        if self._is_ours(number):  # the program has restored this handler as its previous one
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         elif previous in (signal.SIG_DFL, None):
-            # Also if a handler of the program calls this one: it wants the previous behaviour.
+            # A handler of the program may have called this one, to get the previous behaviour.
             theirs = signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-            signal.signal(number, theirs)  # the default did not end this process
+            signal.signal(number, theirs)  # reached if the default action did not end the process
         elif callable(previous):
             previous(number, frame)
 
 
 def _write_line(line: str) -> None:
-    """Write to stderr, unless it is closed, broken, or a full pipe: the process must not hang here."""
+    """Write to stderr, unless stderr is closed, broken or a full pipe: the process must not hang here."""
     with suppress(OSError, ValueError):
-        if not hasattr(select, "poll") or _takes_output(2):  # Windows, which polls sockets only
+        if not hasattr(select, "poll") or _takes_output(2):  # no poll: Windows, which polls only sockets
             os.write(2, line.encode())
 
 
@@ -196,9 +198,9 @@ FLUSH_SECONDS = 2.0
 
 
 def end_process(status: int) -> None:
-    """Flush logs and output, then end the process, whatever other threads do.
+    """Flush logs and output, then end the process while other threads may still run.
 
-    Flushing takes locks that a stuck thread may hold, so it gets 2 s.
+    Flushing takes locks that a stuck thread may hold, so the flush gets at most 2 s.
     """
     flusher = Thread(target=_flush, name="flush before exit", daemon=True)
     flusher.start()
