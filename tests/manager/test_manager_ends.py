@@ -230,9 +230,9 @@ def test_events_that_cannot_be_sent_keep_neither_the_lease_nor_the_end(
             assert moments["leads"] - before < STEADY["retry"] + 1.5, "the Lease is given back before that"
     finally:
         server.faults.clear()
-    lines = [record.getMessage() for record in caplog.records if "events lost" in record.getMessage()]
+    lines = [record.getMessage() for record in caplog.records if "lost events" in record.getMessage()]
     assert len(lines) == 1
-    number = re.search(r"lost: (\d+) since", lines[0])
+    number = re.search(r"lost events: (\d+) because", lines[0])
     assert number is not None
     assert int(number[1]) == 3
     assert ("; the last error: " in lines[0]) is (fault != "403")

@@ -3,34 +3,36 @@
 Observations with the same `Subject` are one series: one Event with a rising count. The Event keeps its first note,
 because the server allows changes only to the series of an Event. A series ends after SILENCE without an observation.
 
-    observed, and the series is    first                   again
-    unknown                        a new series, due now   -
-    waiting to be written          -                       counted: one request covers all
-    written                        -                       counted, due after its pause
+    the series of an observation   what follows
+    does not exist                 a new series begins, due now
+    waits to be written            the observation is counted; one request covers all
+    was written                    the observation is counted; the series is due after its pause
 
 The pause after the n-th request of a series doubles from 1 s to 300 s, so that frequent repetitions are cheap and still
 counted exactly. Each request sets the count to a fixed number, and is repeated with that number until its outcome is
 known; a patch also tests the previous count. So no observation is counted twice, however often a request is sent and
 however late it arrives.
 
-    outcome of the request        a create                              a patch
+    outcome of the request        after a create                        after a patch
     DONE                          counted                               counted
-    EXISTS                        counted, if an earlier attempt may    -
-                                  have arrived; else another name
-    CHANGED (a test failed)       -                                     counted, if an earlier attempt may have arrived;
-                                                                        else a new Event for the rest
+    EXISTS                        counted if an earlier attempt may     -
+                                  have arrived; otherwise sent again
+                                  under another name
+    CHANGED (a test failed)       -                                     counted if an earlier attempt may have arrived;
+                                                                        otherwise a new Event for the rest
     MISSING                       lost: its namespace is gone           a new Event for the rest
     REFUSED                       lost                                  lost, unless a later observation's request
                                                                         covers it
-    LATER, UNKNOWN                again, after a pause; after TRIES answers of this kind as REFUSED
+    LATER, UNKNOWN                sent again after a pause; after TRIES such answers handled like REFUSED
 
-`SpamFilter` limits the new Events of one object, as client-go does: a bucket of `burst` tokens; a new Event takes one,
-and one comes back every `refill` seconds. Full buckets are dropped; beyond MOST also the one longest unused.
+`SpamFilter` limits the new Events of one object, as client-go does. Each object has a bucket of `burst` tokens; a new
+Event takes a token, and one token comes back every `refill` seconds. Full buckets are dropped. If there are more than
+MOST buckets, the least recently used one is dropped, too.
 
-`Reference` is the object of an Event, part of what makes two events the same. It has no resourceVersion, since
-repetitions of an event are about one object in many versions.
+`Reference` is the object of an Event. Two events are the same only if their objects are. A Reference has no
+resourceVersion, since repetitions of an event are about one object in many versions.
 
-`cut`, `short`, `qualified_name`, `subdomain` and `event_name` make acceptable names and texts, in bytes of UTF-8.
+`cut`, `short`, `qualified_name`, `subdomain` and `event_name` make valid names and texts; limits are bytes of UTF-8.
 
 The owner serialises calls; times are seconds of the monotonic clock.
 """
@@ -62,8 +64,8 @@ WITHOUT_NAMESPACE = "default"
 class Reference(NamedTuple):
     """An object that an Event is about: Kubernetes' ObjectReference. Empty texts are left out.
 
-    `kubectl describe` finds an Event by the uid of its object, so pass it if it is known. `field_path` names a part of
-    the object: `spec.containers{web}`.
+    `kubectl describe` finds an Event by the uid of its object, so pass the uid if you know it. `field_path` names a
+    part of the object: `spec.containers{web}`.
     """
 
     api_version: str
@@ -76,8 +78,8 @@ class Reference(NamedTuple):
     @classmethod
     def of(cls, regarding: Any) -> Reference:
         """The reference to an object of a resource class, a dict, a model of the official client (with apiVersion and
-        kind), an ObjectRef (which has no uid), or a Reference. Raises RequestError for anything else, and for an object
-        without a kind or a name."""
+        kind), an ObjectRef (which has no uid), or a Reference. Raises RequestError for any other type, and for an
+        object without a kind or a name."""
         if isinstance(regarding, cls):
             return regarding
         if isinstance(regarding, ObjectRef):
@@ -92,20 +94,20 @@ class Reference(NamedTuple):
 
     @classmethod
     def at(cls, ref: ObjectRef, uid: str = "") -> Reference:
-        """The reference to the object at `ref`; the `uid` distinguishes it from namesakes."""
+        """The reference to the object at `ref`. `uid` distinguishes it from others of the same name."""
         return cls._checked(ref.resource.api_version, ref.resource.kind, ref.name, ref.namespace, uid)
 
     @classmethod
     def _checked(cls, api_version: Any, kind: Any, name: Any, namespace: Any, uid: Any) -> Reference:
         texts = tuple(text or "" for text in (api_version, kind, name, namespace, uid))
         if not all(isinstance(text, str) for text in texts) or not all(texts[:3]):
-            raise RequestError("an Event is about an object with apiVersion, kind and name: give publish() an object "
+            raise RequestError("an Event needs an object with apiVersion, kind and name: pass publish() an object "
                                "of a resource class, an ObjectRef, or a Reference(api_version, kind, name, ...)")
         return cls(*texts)
 
     @property
     def home(self) -> str:
-        """The namespace in which Events about it are written."""
+        """The namespace in which Events about the object are created."""
         return self.namespace or WITHOUT_NAMESPACE
 
     def to_dict(self) -> dict[str, str]:
@@ -120,7 +122,7 @@ class Reference(NamedTuple):
 
 
 MOST = 4096
-"""The most objects with a bucket; client-go's number."""
+"""The maximum number of objects with a bucket, as in client-go."""
 _ROUNDING = 1e-9
 
 
@@ -130,7 +132,7 @@ class _Bucket(msgspec.Struct):
 
 
 class SpamFilter:
-    """Limits the Events of objects that have too many: tokens for each object. For one thread at a time."""
+    """Limits the number of new Events of each object by a token bucket. For one thread at a time."""
 
     def __init__(self, burst: int, refill: float, timer: Callable[[], float]) -> None:
         self._burst = burst
@@ -139,12 +141,12 @@ class SpamFilter:
         self._buckets: TTLCache[Reference, _Bucket] = TTLCache(MOST, burst * refill, timer=timer)
 
     def take(self, regarding: Reference) -> bool:
-        """Take a token of this object; False when there is none. Parts of an object count as the object."""
+        """Take a token of this object; returns False if it has none. Parts of an object share its tokens."""
         whole, now = regarding._replace(field_path=""), self._timer()
         bucket = self._buckets.get(whole) or _Bucket(self._burst, now)
         bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.since) / self._refill)
         bucket.since = now
-        self._buckets[whole] = bucket  # inserted again, so that it is the last one used
+        self._buckets[whole] = bucket  # inserted again, so that it counts as recently used
         if bucket.tokens < 1 - _ROUNDING:
             return False
         bucket.tokens = max(0.0, bucket.tokens - 1)
@@ -160,8 +162,8 @@ _NO_SUBDOMAIN = re.compile(r"[^-a-z0-9.]+")
 
 
 def cut(text: str, limit: int, mark: str = "") -> str:
-    """`text` within `limit` bytes; a longer one ends on a whole character, with `mark`. Lone surrogates, which UTF-8
-    cannot represent, become question marks."""
+    """`text`, cut to `limit` bytes if it is longer: after a whole character, and with `mark` at the end. Lone
+    surrogates, which UTF-8 cannot represent, become question marks."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit:
         return raw.decode()
@@ -169,7 +171,7 @@ def cut(text: str, limit: int, mark: str = "") -> str:
 
 
 def short(text: str, otherwise: str) -> str:
-    """A reason, an action or an instance, shortened; `otherwise` when it is empty."""
+    """A reason, an action or an instance, cut to 128 bytes; `otherwise` if it is empty."""
     return cut(text, SHORT) or otherwise
 
 
@@ -188,9 +190,9 @@ def subdomain(text: str, limit: int) -> str:
 
 
 def event_name(regarding: str, moment: datetime, bits: int) -> str:
-    """`NAME.TIME`, as for Kubernetes' own Events: the time in nanoseconds, followed by 32 random `bits`, as hex.
+    """`NAME.SUFFIX`, as for Kubernetes' own Events: the time in nanoseconds, then 32 random `bits`, both as hex.
 
-    So no two processes make the same name, and an existing name shows that an earlier attempt arrived.
+    So two processes never make the same name. If the name exists, an earlier attempt has arrived.
     """
     microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
     suffix = f"{microseconds * 1000:x}{bits:08x}"
@@ -202,17 +204,17 @@ def _trimmed(text: str, limit: int) -> str:
 
 
 SILENCE = 360.0
-"""Seconds; client-go's and kube-rs's."""
+"""Seconds, as in client-go and kube-rs."""
 
 
 TRIES = 12
-"""Requests for one change that the server may answer with a temporary error; client-go's number."""
+"""How often the server may answer the request for one change with a temporary error, as in client-go."""
 PAUSE = Backoff(1, 2, 300)
 RETRY = Backoff(1, 2, 30, attempts=TRIES)
 
 
 class Subject(NamedTuple):
-    """The fields by which two observations count as the same Event. The note is not part of it."""
+    """The fields that two observations of the same Event have in common. The note is not one of them."""
 
     regarding: Reference
     related: Reference | None
@@ -230,16 +232,16 @@ class Result(Enum):
     MISSING = "missing"
     REFUSED = "refused"
     LATER = "later"
-    """The server did not carry it out."""
+    """The server did not carry out the request."""
     UNKNOWN = "unknown"
-    """It may have been carried out, or may still be."""
+    """The server may have carried out the request, or may still do so."""
 
 
 class Lost(Enum):
-    """Why an observation is not sent. The values are for log lines."""
+    """Why observations are lost. The values are for log lines."""
 
     FULL = "too many were waiting"
-    SPAM = "too many for one object"
+    SPAM = "one object had too many"
     REFUSED = "the server refused them"
     CLOSED = "the recorder was closed"
     INVALID = "they were about no object, or no events"
@@ -255,25 +257,25 @@ class Series(msgspec.Struct, eq=False):
     begun: datetime
     """The time of the Event."""
     since: datetime
-    """When the first observation that no request covers yet was made."""
+    """The time of the first observation that no request covers yet."""
     last: datetime
     count: int = 1
     reported: int = 0
     """How many observations the server has counted."""
     before: int = 0
     goal: int = 0
-    """The value of `reported` after the present request; 0 without one."""
+    """The value of `reported` after the current request; 0 without a request."""
     unsure: bool = False
-    """An earlier attempt with this goal may have arrived, or may still."""
+    """An earlier attempt with this goal may have arrived, or may still arrive."""
     exists: bool = False
     refused: int = 0
-    """Observations that count as lost, until a later request covers them after all."""
+    """Observations that count as lost unless a later request covers them."""
     tries: int = 0
     requests: int = 0
 
     @property
     def unreported(self) -> int:
-        """How many observations the server does not have yet."""
+        """The number of observations that the server does not have yet."""
         return self.count - self.reported
 
 
@@ -282,13 +284,13 @@ class Ledger:
     """The observations, the server's counts, and the next request. Pure; its owner serialises the calls."""
 
     queue: int
-    """New series that may wait at once; further ones are lost."""
+    """The maximum number of waiting new series; further new series are lost."""
     spam: SpamFilter
     rng: random.Random
     timer: Callable[[], float]
     lost: Counter[Lost] = field(default_factory=Counter)
     open: dict[Subject, Series] = field(default_factory=dict)
-    """Series with something to send."""
+    """The series with something to send."""
     _new: int = 0
     _known: TTLCache[Subject, Series] = field(init=False)
     _agenda: list[tuple[float, int, Series]] = field(default_factory=list)
@@ -298,7 +300,7 @@ class Ledger:
         self._known = TTLCache(MOST, SILENCE, timer=self.timer)
 
     def observe(self, subject: Subject, note: str, moment: datetime) -> Lost | None:
-        """Count one observation. Returns why it is lost, if it is."""
+        """Count one observation. Returns why it is lost; None if it is not lost."""
         series = self.open.get(subject) or self._known.get(subject)
         if series is None:
             return self._begin(subject, note, moment)
@@ -306,19 +308,20 @@ class Ledger:
             series.since = moment
         series.count += 1
         series.last = moment
-        self._known[subject] = series  # inserted again, so that its silence begins now
+        self._known[subject] = series  # inserted again, so that its time of silence begins now
         if subject not in self.open:
             self._schedule(series, PAUSE.delay(series.requests, self.rng))
         return None
 
     def delay(self, *, urgent: bool) -> float | None:
-        """Seconds until something is to be sent; None: nothing. `urgent`: ignore the pauses."""
+        """Seconds until the next request is due; None if there is nothing to send. `urgent`: ignore the pauses."""
         if not self._agenda:
             return None
         return 0.0 if urgent else max(0.0, self._agenda[0][0] - self.timer())
 
     def take(self, *, urgent: bool) -> Series | None:
-        """The series to send a request for, with its goal; None if none is due. `settle` must follow."""
+        """Take the series that needs the next request, and set its goal; None if no series is due. `settle` must
+        follow."""
         if self.delay(urgent=urgent) != 0:
             return None
         series = heapq.heappop(self._agenda)[2]
@@ -326,7 +329,8 @@ class Ledger:
         return series
 
     def settle(self, series: Series, result: Result, *, counts: bool = True) -> Lost | None:
-        """Record the outcome of the request. `counts`: it was an answer. Returns why observations are lost, if so."""
+        """Record the outcome of the request. `counts`: count the attempt. Returns why observations are lost; None: they
+        are not."""
         if result in (Result.LATER, Result.UNKNOWN):
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts
@@ -343,7 +347,7 @@ class Ledger:
             series.name = self._name_for(series.subject, series.begun)
             self._schedule(series, 0.0)
         elif series.exists and result is Result.REFUSED:
-            # Nothing more can be sent now. If the patch may have arrived, the next one has to be the same.
+            # Nothing more can be sent now. If the patch may have arrived, the next patch must be the same.
             series.goal = series.goal if series.unsure else 0
             self.open.pop(series.subject, None)
             self._count_refused(series, series.unreported)
@@ -354,7 +358,7 @@ class Ledger:
         return None
 
     def drop_all(self) -> int:
-        """Give up the unsent observations; returns their number."""
+        """Give up the unsent observations, and return their number."""
         dropped = sum(series.unreported - series.refused for series in self.open.values())
         self.lost[Lost.CLOSED] += dropped
         self.open.clear()
@@ -383,8 +387,8 @@ class Ledger:
             self.open.pop(series.subject, None)
 
     def _begin_anew(self, series: Series) -> Lost | None:
-        """Begin a new Event, because the old Event no longer exists or was changed. Observations that may have been
-        counted there are not counted again."""
+        """Begin a new Event, because the old Event is gone or was changed. Observations that the old Event may have
+        counted are not counted again."""
         series.reported = series.goal if series.unsure else series.reported
         self._count_refused(series, min(series.refused, series.unreported))
         if not series.unreported:

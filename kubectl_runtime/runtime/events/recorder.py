@@ -5,21 +5,22 @@
 
 In a reconciler use `ctx.record(reason, note)`. Otherwise make one Recorder, and share it.
 
-    publish   counts in memory, and returns. Repetitions within 6 minutes are one Event with a rising count
-    thread    "events-of-NAME", started by the first `publish`, sends to the server. A daemon
+    publish   counts in memory, and returns. Repetitions within 6 minutes become one Event with a rising count
+    thread    a daemon, "events-of-NAME", sends to the server; the first `publish` starts it
     flush     waits until everything published so far is sent
-    close     flushes, and ends the thread; call it before the client is closed. A recorder is a context manager; if a
-              program ends without closing it, it gets 2 s
+    close     flushes, and ends the thread; call it before the client is closed. A recorder is a context manager. If a
+              program ends without closing its recorder, the recorder gets 2 s to send the rest
 
-Events that cannot be sent are counted in `lost`, by cause, and each cause is warned of once: too many new events are
-waiting, one object has too many, or the server refuses them. When the process dies, unsent events are lost; nothing is
-counted twice. In the child of a fork, a recorder that was used before the fork accepts no events, and logs that once.
+Events that cannot be sent are counted in `lost`, by cause, and each cause is logged once as a warning: too many new
+events are waiting, one object has too many events, or the server refuses them. When the process dies, unsent events are
+lost; no event is counted twice. In the child of a fork, a recorder that was used before the fork accepts no events, and
+logs one warning.
 
 RBAC: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in `default`
 for cluster-scoped objects.
 
-`Sender` sends one request at a time, by `run` in a thread or by `step` in a simulation. After a request without an
-answer, or an answer to retry later, all requests wait: 1 s doubling to 30 s, or the time in Retry-After. No lock is
+`Sender` sends one request at a time, by `run` in a thread or by `step` in a simulation. If a request gets no answer, or
+an answer that asks for a later retry, all requests wait: 1 s, doubling to 30 s, or the time in Retry-After. No lock is
 held while a request is in progress or a line is logged.
 """
 from __future__ import annotations
@@ -73,11 +74,12 @@ if TYPE_CHECKING:
 
 EVENT = ApiResource("events.k8s.io", "v1", "Event", "events")
 TERMINATING = "NamespaceTerminating"
-"""The reason of a cause in the answer to a create in a terminating namespace."""
+"""The reason of the cause in the answer to a create in a terminating namespace."""
 _SERIES = pointer("series")
 _COUNT = pointer("series", "count")
 _LATER = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE))
-"""Answers of a server that has not processed the request. A 503 without a time comes as OutcomeUnknownError."""
+"""Answers that mean that the server has not processed the request. The client raises OutcomeUnknownError for a 503
+without Retry-After."""
 
 
 class Reporter(NamedTuple):
@@ -88,17 +90,17 @@ class Reporter(NamedTuple):
 
     @classmethod
     def of(cls, controller: str, instance: str | None) -> Reporter:
-        """A reporter with names that the server accepts; the default instance is the controller on this host. Raises
-        RequestError when `controller` has no usable character."""
+        """A reporter with names that the server accepts. The default instance is made from the controller's and the
+        host's name. Raises RequestError when `controller` has no usable character."""
         name = qualified_name(controller)
         if not name:
-            raise RequestError(f"{controller!r} cannot name a controller in Events: give it a name with letters, such "
+            raise RequestError(f"{controller!r} cannot name a controller in Events: use a name with letters, such "
                                "as 'database-operator' or 'example.com/database-operator'")
         return cls(name, short(instance or f"{name}-{socket.gethostname()}", name))
 
 
 def request_for(series: Series, reporter: Reporter, *, dry_run: bool = False) -> Request:
-    """The request that raises the server's count of `series` to the goal. The client does not retry it."""
+    """The request that raises the server's count of `series` to its goal. The client does not retry the request."""
     place = Place(EVENT, series.subject.regarding.home)
     if not series.exists:
         return replace(build.create(place, _event(series, reporter), PostParams(dry_run=dry_run)), retry=Retry.NEVER)
@@ -157,7 +159,7 @@ def _answered(error: ApiError, patched: bool) -> Result:
         return Result.CHANGED
     if error.is_already_exists:
         return Result.EXISTS
-    return Result.LATER if error.is_conflict else Result.REFUSED  # after a conflict the server has written nothing
+    return Result.LATER if error.is_conflict else Result.REFUSED  # a conflict means that nothing was written
 
 
 def is_about_the_recorder(error: BaseException | None) -> bool:
@@ -174,7 +176,7 @@ def is_expected(error: BaseException | None) -> bool:
 log = guarded_logger(__name__)
 
 PATIENCE = 10.0
-"""Seconds that a request may take."""
+"""The maximum duration of a request, in seconds."""
 BACKOFF = Backoff(1, 2, 30, jitter=0.5)
 _MOST_WARNINGS = 100
 
@@ -203,7 +205,7 @@ class Sender:
     # From any thread
 
     def observe(self, subject: Subject, note: str) -> None:
-        """Count one observation, to be sent soon. Blocks only for the lock of this class."""
+        """Count one observation, which the sending thread then sends. Blocks only for the lock of this class."""
         moment = self._clock.now()
         with self._changed:
             if self._close_by is None:
@@ -215,7 +217,7 @@ class Sender:
                 why = Lost.CLOSED
                 self._ledger.lost[why] += 1
         if why is not None:
-            self.warn(why.name, f"an event of {subject.regarding} is lost, {why.value}: {subject.reason}")
+            self.warn(why.name, f"lost an event of {subject.regarding}, because {why.value}: {subject.reason}")
 
     def reject(self, problem: str) -> None:
         """Count an observation that is about no object."""
@@ -225,7 +227,7 @@ class Sender:
 
     @property
     def lost(self) -> Mapping[Lost, int]:
-        """How many observations are lost, by cause."""
+        """The number of lost observations, by cause."""
         with self._changed:
             return dict(self._ledger.lost)
 
@@ -236,13 +238,13 @@ class Sender:
             return sum(series.unreported - series.refused for series in self._ledger.open.values())
 
     def due(self) -> float | None:
-        """Seconds until `step` has something to send; None: nothing, or a request is in progress."""
+        """Seconds until `step` has something to send; None if there is nothing to send or a request is in progress."""
         with self._changed:
             return self._delay()
 
     def flush(self, timeout: float, *, driven: bool) -> bool:
-        """Send everything observed so far, ignoring the pauses of series. Returns whether nothing of it is left after
-        at most `timeout` seconds. `driven`: a thread runs this."""
+        """Send everything observed so far, without the pauses between updates of a series. Blocks for at most `timeout`
+        seconds. Returns whether everything was sent. `driven`: a thread calls `step`."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             goals = [(series, series.count) for series in self._ledger.open.values()]
@@ -255,8 +257,8 @@ class Sender:
                 self._flushing -= 1
 
     def close(self, timeout: float, *, driven: bool) -> bool:
-        """Flush, then accept and send nothing more; a request in progress ends. Returns whether all was sent; otherwise
-        one log line has the number of unsent events and the last error."""
+        """Flush, then accept and send nothing more; a request in progress is aborted. Returns whether everything was
+        sent; if not, one log line has the number of unsent events and the last error."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
@@ -265,18 +267,18 @@ class Sender:
         self._over.set("the recorder was closed")
         with self._changed:
             dropped = self._ledger.drop_all()
-            lost = ", ".join(f"{number} since {why.value}" for why, number in self._ledger.lost.items() if number)
+            lost = ", ".join(f"{number} because {why.value}" for why, number in self._ledger.lost.items() if number)
         if dropped or lost:
             trouble = self._trouble or ("the server has not answered" if self._sending else "")
             why = f"; the last error: {trouble}" if dropped and trouble else ""
-            self.warn("closed", f"closed; events lost: {lost}{why}")
+            self.warn("closed", f"closed; lost events: {lost}{why}")
         return reported
 
     # For the sending thread
 
     def step(self) -> float | None:
-        """Send at most one request, which takes at most PATIENCE. Returns the seconds until the next call; None when
-        there is nothing to send until something is observed."""
+        """Send at most one request, which takes at most PATIENCE. Returns the seconds until the next call; None if
+        there is nothing to send before the next observation."""
         with self._changed:
             wait = self._delay()
             series = self._ledger.take(urgent=self._urgent) if wait == 0 else None
@@ -288,7 +290,7 @@ class Sender:
         error = self._send(series, deadline)
         result = result_of(error, patched=series.exists)
         with self._changed:
-            if self._over.is_set():  # its series was given up
+            if self._over.is_set():  # `close` has given up the series
                 self._sending = False
                 return None
             if error is not None:
@@ -383,23 +385,23 @@ class Sender:
             right = " (the controller needs the RBAC rules to create and patch events in the group events.k8s.io)" \
                 if isinstance(error, ApiError) and error.is_forbidden else ""
             self.warn(f"{series.exists} {code}", f"an event of {series.subject.regarding} cannot be written: "
-                                                 f"{described(error)}{right}; further ones of this kind are not logged")
+                                                 f"{described(error)}{right}; further such errors are logged at DEBUG")
 
 
 UNSPECIFIED = "Unspecified"
-"""The reason of an Event that was published without one, since the server requires one."""
+"""The reason of an Event that was published without a reason: the server requires one."""
 AT_EXIT = 2.0
-"""Seconds for a recorder that was not closed when the program ends."""
+"""Seconds that a recorder gets to send the rest if the program ends without closing it."""
 JOIN = 1.0
-"""Real seconds for the thread to end once its time is over."""
+"""Real seconds that `close` waits for the thread to end."""
 
 
 class Recorder:
     """Publishes Events, which `kubectl describe` shows: `publish` never blocks and never raises.
 
-    One thread sends the Events from a queue. Repetitions of an Event become a series, and Events of one object are
-    rate-limited: `burst` at once, then one every `refill` seconds. In a reconciler `ctx.record(reason, note)` does it.
-    Safe to use from any thread. A context manager: at its end it sends what is queued, for at most 5 s.
+    One thread sends the Events from a queue. Repetitions of an Event become a series, and new Events of one object are
+    rate-limited: `burst` at once, then one every `refill` seconds. In a reconciler use `ctx.record(reason, note)`. Safe
+    to use from any thread. At the end of its `with` block a Recorder sends the queued Events, for at most 5 s.
 
     >>> pod = Api.namespaced(client, Pod, "default").get("web-0")
     >>> with Recorder(client, "my-operator") as recorder:
@@ -410,13 +412,13 @@ class Recorder:
 
     def __init__(self, client: Client, controller: str, *, instance: str | None = None, queue: int = 1000,
                  burst: int = 25, refill: Duration = 300, rng: random.Random | None = None) -> None:
-        """Nothing is sent, and no thread is started, before the first `publish`.
+        """Before the first `publish`, nothing is sent and no thread is started.
 
         `controller`: the reporting controller, such as `example.com/database-operator`; characters that the server
-        would refuse become dashes. `instance`: its process, by default the controller and the host's name. `queue`: the
-        most new events that may wait at once; repetitions do not count. One object may have `burst` new events at once,
-        and another one every `refill` seconds. `rng` draws names and pauses; for simulations. Raises RequestError when
-        a number makes no sense, or `controller` has no usable character.
+        would refuse become dashes. `instance`: the reporting instance, by default the controller's and the host's name.
+        `queue`: the maximum number of waiting new events; repetitions do not count. One object may have `burst` new
+        events at once, and then one every `refill` seconds. `rng` chooses names and pauses; for simulations. Raises
+        RequestError when a number is out of range, or when `controller` has no usable character.
         """
         check_client(client, "Recorder")
         if not (isinstance(queue, int) and isinstance(burst, int) and min(queue, burst) >= 1 and seconds(refill) > 0):
@@ -427,7 +429,7 @@ class Recorder:
         self._numbers = (queue, burst, seconds(refill))
         self._rng = rng
         self._closed = False
-        # With a simulated clock a waiting thread would move the time, so there the simulation calls `step`.
+        # On a self-advancing clock a waiting thread would advance the time, so the simulation calls `step` instead.
         self._threaded = not getattr(client.clock, "self_advancing", False)
         self._used = self._is_of_parent = False
         self._thread: threading.Thread | None = None
@@ -436,8 +438,8 @@ class Recorder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Start over in the child of a fork: the parent sends the Events published before the fork, and its threads may
-        hold the locks. Only for that child."""
+        """Start over in the child of a fork: the parent sends the Events published before the fork, and the parent's
+        threads may have held the locks. Only for that child."""
         self._is_of_parent, self._thread = self._used, None
         self._starting, self._sender = threading.Lock(), self._new_sender()
         if self._closed or self._is_of_parent:
@@ -451,26 +453,27 @@ class Recorder:
 
     def publish(self, regarding: Any, reason: str, note: str, *, warning: bool = False, action: str | None = None,
                 related: Any = None) -> None:
-        """Publish that something happened to `regarding`. Never blocks, never raises.
+        """Publish an Event about `regarding`. Never blocks, never raises.
 
         `regarding`, `related`: an object (of a resource class, a dict, a model of the official client), an ObjectRef,
-        or a `Reference`. `reason`: one word in CamelCase, for machines; `action`: what was being done, by default the
-        reason; both are cut at 128 bytes. `note`: for people, cut at 1024. The Event is in the object's namespace, for
-        a cluster-scoped object in `default`. Events that differ only in the note are counted as one Event.
+        or a `Reference`. `reason`: one word in CamelCase, for machines. `action`: the operation in progress, by default
+        the reason. Reason and action are cut at 128 bytes. `note`: a sentence for people, cut at 1024 bytes. The Event
+        is created in the object's namespace, or in `default` for a cluster-scoped object. Events that differ only in
+        the note are counted as one Event.
         """
         guarded(None, "publishing an event", self._publish, regarding, reason, note, warning, action, related)
 
     def flush(self, timeout: Duration) -> bool:
-        """Send everything published so far, without further pauses. Returns True when nothing of it is left to send.
+        """Send everything published so far, without further pauses. Returns whether nothing is left to send.
 
-        Blocks until then, at most `timeout` seconds. Events that the server refused do not count as left: see `lost`.
+        Blocks for at most `timeout` seconds. Events that the server refused do not count as left: see `lost`.
         """
         return self._sender.flush(seconds(timeout), driven=self._thread is not None)
 
     def close(self, timeout: Duration = 5) -> bool:
-        """Send the published Events as `flush` does, then end: Events that are still unsent, and all later Events, are
-        lost. Returns True when nothing was left; otherwise logs the number of lost Events and the last error in one
-        line. Blocks for at most `timeout` seconds; a request in progress then ends. Safe to repeat."""
+        """Send the published Events like `flush`, then end. Events that are still unsent, and all later Events, are
+        lost. Returns whether nothing was left; if something was, one log line has the number of lost Events and the
+        last error. Blocks for at most `timeout` seconds; a request in progress is then aborted. Safe to repeat."""
         self._closed = True
         atexit.unregister(self._at_exit)
         with self._starting:
@@ -482,7 +485,7 @@ class Recorder:
 
     @property
     def lost(self) -> Mapping[str, int]:
-        """How many events were not sent, by cause: `full`, `spam`, `refused`, `closed`, `invalid`."""
+        """The number of lost events, by cause: `full`, `spam`, `refused`, `closed`, `invalid`."""
         return {why.name.lower(): number for why, number in self._sender.lost.items() if number}
 
     @property
@@ -509,7 +512,7 @@ class Recorder:
         self._used = True
         try:
             if not isinstance(warning, bool):
-                raise TypeError(f"warning is {type(warning).__name__}, where True or False is expected")
+                raise TypeError(f"warning must be True or False, not {type(warning).__name__}")
             about = Reference.of(regarding)
             also = None if related is None else Reference.of(related)
             why = short(str(reason), UNSPECIFIED)
@@ -517,12 +520,12 @@ class Recorder:
             text = cut(str(note), NOTE, MARK)
         except BaseException as error:  # noqa: BLE001 - objects and their `str` are user code
             pass_interrupt(error)
-            self._sender.reject(f"an event cannot be recorded: {described(error)}")
+            self._sender.reject(f"cannot record an event: {described(error)}")
             return
         self._sender.observe(subject, text)
         if self._is_of_parent:
             self._sender.warn("forked", "nothing is sent: the recorder was used in the process that this one was "
-                              "forked from. Make another one here")
+                              "forked from. Make a new Recorder in this process")
         elif self._threaded and self._thread is None and not self._closed:
             self._begin()
 
@@ -532,16 +535,16 @@ class Recorder:
                 thread = Thread(target=self._sender.run, name=f"events-of-{self._reporter.controller}", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError as error:  # no memory, or the interpreter is ending; the next event tries again
-                    self._sender.warn("thread", f"no thread can be started to send them: {error}")
+                except RuntimeError as error:  # no memory, or the interpreter is ending; the next event retries
+                    self._sender.warn("thread", f"cannot start a thread to send them: {error}")
                     return
                 self._thread = thread
                 atexit.register(self._at_exit)
 
     def _at_exit(self) -> None:
-        """Only flush: a controller closes its own recorder after its last runs."""
+        """Flush but do not close: a controller closes its recorder itself, after its last runs."""
         if not self.flush(AT_EXIT):
-            self._sender.warn("exit", f"the program ends, and {self._sender.waiting} were not sent")
+            self._sender.warn("exit", f"the program ends; unsent events: {self._sender.waiting}")
 
     def __repr__(self) -> str:
         return f"<Recorder of {self._reporter.controller}>"

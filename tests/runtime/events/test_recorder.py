@@ -335,7 +335,7 @@ def test_closing_gives_up_in_time_and_says_how_much_is_lost(
     assert not cluster.recorder.close(5)
     assert cluster.clock.monotonic() == pytest.approx(5)
     assert cluster.recorder.lost == {"closed": 3}
-    assert any("3 since the recorder was closed" in text for text in warnings(caplog))
+    assert any("3 because the recorder was closed" in text for text in warnings(caplog))
 
 
 def test_a_recorder_closed_before_its_first_event_takes_none(cluster: Cluster) -> None:
