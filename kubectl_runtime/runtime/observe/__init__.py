@@ -1,1 +1,1 @@
-"""Observability of a program: metrics, health checks, and the HTTP server for both."""
+"""Observability: metrics, health checks, the status page, tracing, and the HTTP server."""

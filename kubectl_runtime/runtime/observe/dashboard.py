@@ -1,7 +1,7 @@
-"""The dashboard for Grafana: panels made of the families of `series`.
+"""The Grafana dashboard: panels made from the metric families of `series`.
 
-`PANELS` says which families stand together. A family that no panel has gets a panel of its own behind the others of its
-section, so that a new metric is shown without a change here.
+`PANELS` groups families into panels. A family that is in no panel gets its own panel at the end of its section, so that
+a new metric appears without a change here.
 """
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 class Shown(NamedTuple):
-    """One line of a panel, or one for each quantile: a family, summed up by the labels `by`."""
+    """One line of a panel (or one line per quantile): a family, aggregated by the labels `by`."""
 
     family: Family
     by: str = ""
-    """Labels, separated by blanks; empty: all labels of the family but the server's."""
+    """Labels, separated by blanks; empty: all labels of the family except those that the server adds."""
     text: str = ""
-    """What the legend says behind the labels."""
+    """The text after the labels in the legend."""
     how: str = "sum"
-    """How series are summed up: sum or max."""
+    """How series are aggregated: sum or max."""
     over: str = "rate"
-    """What is shown of a counter: its `rate`, its `increase`, or, if empty, its value."""
+    """What a counter's line shows: its `rate` or `increase`; empty: its value."""
     quantiles: tuple[float, ...] = (0.5, 0.99)
     where: str = ""
-    """A condition behind the series."""
+    """A condition after the series."""
     share_of: Family | None = None
     """Show the line as a share of this family."""
 
 
 class Panel(NamedTuple):
-    """A graph: its title, its unit in Grafana's words, and its lines."""
+    """A graph: its title, its Grafana unit, and its lines."""
 
     title: str
     unit: str
@@ -50,13 +50,13 @@ PANELS: tuple[tuple[str, Families, tuple[Panel, ...]], ...] = (
         Panel("Failed share", "percentunit", [Shown(s.ERRORS, share_of=s.RECONCILES)]),
         Panel("Duration", "s", [Shown(s.TIME, quantiles=(0.5, 0.95, 0.99))]),
         Panel("Workers", "short", [Shown(s.ACTIVE, text="active"), Shown(s.CONCURRENCY, text="at most")]),
-        Panel("What retrying does not help", "ops", [
+        Panel("Failures without a retry", "ops", [
             Shown(s.TERMINAL, text="terminal"), Shown(s.PANICS, text="panics"), Shown(s.TIMEOUTS, text="timeouts"),
             Shown(s.SKIPPED, text="skipped")]),
-        Panel("Controllers that run, leaders", "short", [Shown(s.UP), Shown(s.LEADING, "name instance")]))),
+        Panel("Running controllers, leaders", "short", [Shown(s.UP), Shown(s.LEADING, "name instance")]))),
     ("Queue", s.CONTROLLERS, (
         Panel("Depth", "short", [Shown(s.DEPTH, "name")]),
-        Panel("Requests", "ops", [Shown(s.ADDS, "name"), Shown(s.READ_CHANGES, text="what was read")]),
+        Panel("Requests", "ops", [Shown(s.ADDS, "name"), Shown(s.READ_CHANGES, text="changes of reads")]),
         Panel("Wait for a worker", "s", [Shown(s.WAITED, "name")]),
         Panel("Work", "s", [Shown(s.WORKED, "name")]),
         Panel("Runs in progress", "s", [Shown(s.LONGEST, "name", "longest", "max"),

@@ -1,24 +1,25 @@
-"""The status page `/debug`: who may see it (`DebugPage`), what it answers (`DebugApplication`), what it shows.
+"""The status page `/debug`: its access rules (`DebugPage`), its requests (`DebugApplication`), its contents
+(`DebugState`).
 
     client                                           answer
     a process of this host, `kubectl port-forward`   the page
     any other                                        403, unless `remote`
 
-A client counts as local if it has a loopback address, names a loopback host in its Host header (which excludes DNS
-rebinding by a foreign page), and has no header of a proxy. A sidecar that forwards to loopback without such a header
-counts as local; `debug=None` turns the page off.
+A client counts as local if it has a loopback address, its Host header names a loopback host (which excludes DNS
+rebinding by a foreign page), and it sends no header that proxies add. A sidecar that forwards to loopback without such
+a header counts as local; `debug=None` turns the page off.
 
-    GET /debug              the page, one file, which requests the state every two seconds
+    GET /debug              the page: one file, which requests the state every two seconds
     GET /debug/state.json   the state as JSON; see `DebugState`
     GET /debug/schema.json  its JSON Schema
 
-`snapshot` takes a `DebugState` of running controllers. Each queue is looked at under its lock, for a time in proportion
-to the rows; everything else is read without a lock. The state is cut to `MOST_BYTES` by showing fewer rows; the counts
-always include everything. Objects are shown only by name. Errors are shown by class and code; with `details` also by
-their text, cut after `MOST_TEXT` characters.
+`snapshot` makes a `DebugState` of running controllers. It reads each queue under the queue's lock, for a time in
+proportion to the number of rows; it reads everything else without a lock. If the state exceeds `MOST_BYTES`, it has
+fewer rows; the counts always include everything. Objects appear only by name. Errors appear as class and code; with
+`details` their text appears as well, cut after `MOST_TEXT` characters.
 
-`VERSION` grows when a reader of an older version would misread a newer one. Fields may be added without that, so
-readers must ignore unknown fields.
+`VERSION` increases when a client written for an older version would misread the state. New fields do not increase it,
+so clients must ignore unknown fields.
 """
 from __future__ import annotations
 
@@ -61,10 +62,11 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9.]{1,45}))(?::[0-9]
 
 @dataclass(frozen=True, slots=True)
 class DebugPage:
-    """Who may see the status page `/debug` of a Manager's server, and what it shows.
+    """Which clients may see the status page `/debug` of a Manager's server, and how much it shows.
 
-    `remote`: every client that reaches the port may see it, not only those on this host. `details`: show texts of
-    errors, which may quote objects, instead of class and code. Raises RequestError for anything but True and False.
+    `remote`: every client that reaches the port may see the page, not only clients on this host. `details`: show the
+    texts of errors, which may quote objects, instead of class and code. Raises RequestError for a value that is not a
+    bool.
 
     >>> manager = Manager(client, serve="127.0.0.1:0", debug=DebugPage(details=True))
     """
@@ -75,7 +77,7 @@ class DebugPage:
     def __post_init__(self) -> None:
         for name, value in (("remote", self.remote), ("details", self.details)):
             if not isinstance(value, bool):
-                raise RequestError(f"DebugPage({name}={value!r}): it is True or False")
+                raise RequestError(f"DebugPage({name}={value!r}): must be True or False")
 
 
 def is_local(environ: WSGIEnvironment) -> bool:
@@ -84,14 +86,14 @@ def is_local(environ: WSGIEnvironment) -> bool:
         address = ipaddress.ip_address(str(environ.get("REMOTE_ADDR", "")).partition("%")[0])
     except ValueError:
         return False
-    address = getattr(address, "ipv4_mapped", None) or address  # the form of IPv4 on a socket for both families
+    address = getattr(address, "ipv4_mapped", None) or address  # IPv4 addresses on a dual-stack socket
     return (address.is_loopback and _is_loopback_host(str(environ.get("HTTP_HOST", "")))
             and not any(map(environ.get, FORWARDED)))
 
 
 def _is_loopback_host(text: str) -> bool:
     """Whether a Host header is `localhost` or a loopback address, with or without a port, in the usual notation: no
-    user, no dot at the end, no zone, no other form of a number."""
+    user, trailing dot or zone, and no other notation of numbers."""
     found = _HOST.fullmatch(text)
     if found is None:
         return False
@@ -118,12 +120,12 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     age: float = 0.0
     """Running: since its start. Due: since it became due."""
     waited: float = 0.0
-    """Running: from its due time to its start."""
+    """Running: the wait from its due time to its start."""
     due_in: float | None = None
-    """Negative: for how long it has been due."""
+    """Seconds until it is due; negative once it is due."""
     bulk: bool = False
     attempt: int = 0
-    """Running: 1, plus one for each failure before."""
+    """Running: 1, plus the failures in a row before this run."""
     failures: int = 0
     """In a row."""
     failing_for: float = 0.0
@@ -132,7 +134,7 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     failed_run: str = ""
     """The id of the last failed run, as in its log lines."""
     succeeded: float | None = None
-    """How long ago it last succeeded; None if that is unknown."""
+    """Seconds since its last success; None if unknown."""
 
 
 class RunRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -207,13 +209,13 @@ class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     phase: str
     """`listing`, `watching`, `waiting` (after a failure) or `stopped`."""
     since: float
-    """How long it has been in this phase."""
+    """Seconds in this phase."""
     complete: bool = False
-    """Whether its store has had a complete list."""
+    """Whether its store has received a complete list."""
     objects: int = 0
     bytes: int = 0
     last_event: float | None = None
-    """How long ago something arrived."""
+    """Seconds since something last arrived."""
     relists: int = 0
     failures: int = 0
     """In a row."""
@@ -248,7 +250,7 @@ class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     latency: float = 0.0
     """Seconds on average."""
     ago: float | None = None
-    """How long ago it was last called."""
+    """Seconds since the last request."""
 
 
 class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -257,7 +259,7 @@ class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     name: str
     shards: list[int] = []
     here: bool = False
-    """Whether it is this process."""
+    """Whether this process is the replica."""
 
 
 class ShardRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -334,7 +336,7 @@ MOST_TEXT = 200
 
 
 MINUTE = 60
-"""Seconds that rates and times cover."""
+"""The seconds that rates and averages cover."""
 
 
 class Traffic(Observer):
@@ -353,7 +355,7 @@ class Traffic(Observer):
 
     def request_attempted(self, host: str, method: str, verb: str, resource: str, code: int,  # noqa: ARG002
                           seconds: float) -> None:
-        """Count an attempt."""
+        """Count an attempt to send a request."""
         now = int(self._clock.monotonic())
         with self._lock:
             counts = self._counts
@@ -380,7 +382,7 @@ class Traffic(Observer):
             self._webhooks.setdefault(webhook, WebhookRow(name=_cut(webhook))).running += 1
 
     def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
-        """Count an answer."""
+        """Count an answer of this webhook."""
         with self._lock:
             row = self._webhooks.setdefault(webhook, WebhookRow(name=_cut(webhook)))
             row.running = max(0, row.running - 1)
@@ -432,7 +434,7 @@ class Debugged(Protocol):
     """The contents of a page. Safe to use from any thread; does not block."""
 
     def controllers(self) -> Sequence[Inspected]:
-        """The controllers that were started."""
+        """The controllers that have been started."""
 
     def manager(self) -> ManagerState | None:
         """The state of the manager that runs them; None without one."""
@@ -440,7 +442,7 @@ class Debugged(Protocol):
 
 def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, details: bool,
              traffic: Traffic | None = None) -> DebugState:
-    """The present state, with up to `rows` rows of each kind; `since`: when the page was made, on `clock`."""
+    """The current state, with up to `rows` rows of each kind. `since`: when the page was made, on `clock`."""
     running = debugged.controllers()
     shown = running[:CONTROLLERS]
     watches = _watches(running)
@@ -463,7 +465,7 @@ def resident_bytes() -> int:
 
 
 class _Errors:
-    """The text that is shown for a logged failure."""
+    """Makes the text that the page shows for a logged failure."""
 
     def __init__(self, details: bool) -> None:
         self._details = details
@@ -528,7 +530,7 @@ def _ended(row: EndedRun, now: float, error: _Errors) -> RunRow:
 
 
 def _watches(controllers: Iterable[Inspected]) -> list[WatchRow]:
-    """The watches, those in trouble first."""
+    """The watches; failing and incomplete ones first."""
     found: dict[int, tuple[str, Watch[Any], list[str], float]] = {}
     for running in controllers:
         now = running.assembly.plan.clock.monotonic()
@@ -557,24 +559,24 @@ def _cut(text: str, most: int = MOST_TEXT) -> str:
 
 
 def _sendable(text: str) -> str:
-    """`text` as UTF-8 can represent it: the text of an exception may contain anything."""
+    """`text` with unencodable characters replaced: the text of an exception may contain lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _rounded(seconds: float) -> float:
-    """Round to the millisecond, since more digits are noise; at least 0, since the clock may have been read later."""
+    """Round to the millisecond, since more digits are noise; -0.0 becomes 0.0."""
     return round(seconds, 3) + 0.0
 
 
 Answer = tuple[str, list[tuple[str, str]], bytes]
 
 ROWS = (30, 10, 3, 0)
-"""Rows of each kind, tried in order until the state is small enough."""
+"""The number of rows of each kind; tried in order until the state is small enough."""
 
 MOST_BYTES = 160_000
 
 REFUSED = ("the status page answers this host only. From elsewhere: kubectl port-forward POD {port}:{port}, then "
-           "http://127.0.0.1:{port}/debug; or let the program say DebugPage(remote=True)\n")
+           "http://127.0.0.1:{port}/debug; or use DebugPage(remote=True) in the program\n")
 
 
 class DebugApplication:
@@ -625,7 +627,7 @@ def _file(name: str) -> bytes:
 
 @cache
 def _policy() -> str:
-    """A policy that allows only the page's own script and style, and nothing from elsewhere."""
+    """A policy that allows only the page's own script and style, and no other source."""
     page = _file("debug_page.html").decode()
     script, style = (_digest(page, tag) for tag in ("script", "style"))
     return (f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; img-src data:; "

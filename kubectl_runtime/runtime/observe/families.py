@@ -1,11 +1,11 @@
-"""`Family`: the name, type, labels and help of some series, and the prometheus-client family made of their values.
-`Families` declares those of one subject, `Numbers` and `Labelled` keep their values, and `Ended` limits what stays of
-subjects that are over.
+"""`Family`: the name, type, labels and help of a metric family, which makes a prometheus-client family from values.
+`Families` declares the families of one subject, for example of controllers. `Numbers` and `Labelled` keep the values.
+`Ended` limits how many ended subjects keep their series.
 
-A module of series declares its families once; each scrape fills new ones. prometheus-client's own metrics are not used,
-since they take a lock and several checks for each number, and a run changes eight numbers.
+`series` declares its families once; each scrape makes new prometheus-client families. prometheus-client's own metrics
+are not used, since they take a lock and several checks for each number, and a run changes eight numbers.
 
-`Histogram` counts values by buckets. Its owner's lock guards it.
+`Histogram` counts values by buckets, under the lock of its owner.
 """
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ WORK_QUEUE = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, .1, 1, 10, 100, 1000)
 """The buckets of both durations of a work queue in client-go: powers of ten."""
 
 RUN = tuple(sorted({*RECONCILE_TIME, *WORK_QUEUE}))
-"""Both, so that the duration of a run is counted once for two histograms."""
+"""Both sets of buckets, so that the duration of a run is counted once for two histograms."""
 
 REQUEST = (.005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60)
 """The buckets of `rest_client_request_duration_seconds` in client-go."""
 
 BACKOFF = (.01, .1, 1, 10, 60, 300, 1000)
-"""From the first delay of a key's backoff, 5 ms, to the longest, 1000 s."""
+"""From the first backoff delay of a key, 5 ms, to the longest, 1000 s."""
 
 
 class Histogram:
-    """Counts values by buckets. `bounds` are upper bounds, inclusive, in rising order; larger values count as well."""
+    """Counts values by buckets. `bounds` are inclusive upper bounds in ascending order; larger values are counted,
+    too."""
 
     __slots__ = ("bounds", "counts", "examples", "total")
 
@@ -47,17 +48,17 @@ class Histogram:
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
         self.examples: dict[int, tuple[str, float]] = {}
-        """By bucket: the trace and the value of the last traced value there."""
+        """By bucket: the trace and the value of the last traced value in the bucket."""
 
     def add(self, value: float, trace_id: str = "") -> None:
-        """Count a value; `trace_id`: its trace, if that can be looked up."""
+        """Count a value. `trace_id`: the value's trace, if the trace is sampled."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
         if trace_id:
             self.show(value, trace_id)
 
     def add_all(self, values: list[float]) -> None:
-        """As `add` for each value, in a tenth of the time if there are many."""
+        """Like `add` for each value, but in a tenth of the time if there are many."""
         ordered, below = sorted(values), 0
         self.total += sum(values)
         for place, bound in enumerate(self.bounds):
@@ -94,7 +95,7 @@ Row = tuple[tuple[str, ...], float | Histogram]
 
 
 class Kind(StrEnum):
-    """The types of Prometheus metrics that are used here."""
+    """The Prometheus metric types that this library uses."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -103,17 +104,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)  # a key of dicts, found by identity
 class Family:
-    """The metadata of all series of one name. A counter's `name` ends in `_total`, as its series do."""
+    """The metadata of all series with one name. The `name` of a counter ends in `_total`."""
 
     kind: Kind
     name: str
     labels: tuple[str, ...]
     help: str
     bounds: tuple[float, ...] = ()
-    """The bounds of a histogram, which may be a selection of the counted ones."""
+    """The bounds of a histogram's exported buckets, a subset of those that `Histogram` counts."""
 
     def filled(self, rows: Iterable[Row] = ()) -> Metric:
-        """The family with its series, for prometheus-client."""
+        """The prometheus-client family with these series."""
         if self.kind is Kind.HISTOGRAM:
             histogram = HistogramMetricFamily(self.name, self.help, labels=self.labels)
             for labels, value in rows:
@@ -155,8 +156,8 @@ class Families(list[Family]):
 
 
 class Numbers:
-    """The counters and gauges of one controller or watch, all 0 at first. Safe to use from any thread; `numbers` only
-    under the lock."""
+    """The counters and gauges of one controller or watch, all 0 at first. Safe to use from any thread. Access `numbers`
+    only under `lock`."""
 
     def __init__(self, families: Families) -> None:
         self.lock = threading.Lock()
@@ -205,7 +206,7 @@ class Labelled:
             spreads[labels].add(value, trace_id)
 
     def values(self) -> Iterator[tuple[Family, Row]]:
-        """All series with their present values."""
+        """All series with their current values."""
         with self.lock:
             found: list[tuple[Family, Row]] = [(family, row) for family, rows in self._counts.items()
                                                for row in rows.items()]
@@ -215,8 +216,8 @@ class Labelled:
 
 
 KEPT = 4
-"""Number of ended controllers, watches, elections and webhooks, each, whose series stay, so that their last values can
-be scraped, and counts go on if one begins again."""
+"""How many ended controllers keep their series; likewise watches, elections and webhooks. So their last values can be
+scraped, and their counts continue after a restart."""
 
 
 class Ended:
@@ -227,14 +228,14 @@ class Ended:
         self._names: dict[str, None] = {}
 
     def add(self, name: str) -> str | None:
-        """`name` has ended. Returns the name to forget instead, if any."""
+        """Record that `name` has ended. Returns the name whose series to forget, if any."""
         with self._lock:
             self._names.pop(name, None)
             self._names[name] = None
             return None if len(self._names) <= KEPT else self._take_first()
 
     def discard(self, name: str) -> None:
-        """`name` is in use again."""
+        """Record that `name` is in use again."""
         if name in self._names:
             with self._lock:
                 self._names.pop(name, None)

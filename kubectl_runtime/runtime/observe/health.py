@@ -1,33 +1,33 @@
 """`HealthServer`: `/healthz`, `/readyz`, `/metrics` and `/debug` over HTTP, from a small server in the program.
 
     with HealthServer(":8080", metrics=metrics, debug=DebugPage()) as server:
-        server.watch(running)                       # a controller; a Manager does all this by itself
+        server.watch(running)                       # a controller; a Manager has its own server
         server.add_check("database", database.ping)
 
     /healthz   liveness: `watch` and `add_live_check` add to it. When it fails, the kubelet restarts the container
     /readyz    readiness: `watch` and `add_check` add to it
     /metrics   see `Metrics`
-    /debug     with `debug=DebugPage()`: what the controllers do now. `watch` adds to it
+    /debug     the status page, with `debug=DebugPage()`; `watch` adds to it
 
-There is no encryption and no authentication, as usual for the kubelet's probes. Nothing secret is shown, but with
-`":8080"` every client that reaches the Pod can read the metrics: restrict it by a NetworkPolicy.
+There is no encryption and no authentication, as usual for the kubelet's probes. The answers contain nothing secret, but
+with `":8080"` every client that reaches the Pod can read the metrics: restrict access by a NetworkPolicy.
 
-`HealthApplication` is the WSGI application, with the texts of Kubernetes. It keeps no state, and can be mounted in a
-web server of the program.
+`HealthApplication` is the WSGI application, with the same answers as Kubernetes' own components. It keeps no state, and
+the program can mount it in its own web server.
 
     GET /healthz                200 "ok"; 500 and a line for each check, if one of them fails
     GET /healthz?verbose        always a line for each check: `[+]ping ok`, `[-]name failed: reason withheld`
     GET /healthz?exclude=NAME   without this check; may be repeated
-    GET /healthz/NAME           only this check; 404 when there is none
-    GET /readyz...              the same with the checks of readiness
+    GET /healthz/NAME           only this check; 404 if there is no such check
+    GET /readyz...              the same with the readiness checks
     GET /metrics                prometheus-client's own application; 404 without metrics
-    GET /debug...               see `DebugPage`; 404 without one
+    GET /debug...               see `DebugPage`; 404 without a page
     HEAD                        the same without the body
-    a route of the program      the answer of its WSGI application, to any method: at this path and below it
+    a route of the program      the answer of its WSGI application to any method, for this path and below it
     anything else               405, or 404
 
-`Listener` serves it. It listens at `":8080"` (all addresses of this host, IPv4 and IPv6), `"127.0.0.1:8080"` (this
-address; a name stands for its first one), `"[::1]:8080"`, or `":0"` (a free port).
+`Listener` serves the application. It listens at `":8080"` (all addresses of this host, IPv4 and IPv6),
+`"127.0.0.1:8080"` (this address; of a host name's addresses, the first), `"[::1]:8080"`, or `":0"` (a free port).
 """
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FAILED = "500 Internal Server Error"
 
 
 class Scraped(Protocol):
-    """Something that exports metrics: `Metrics`."""
+    """An exporter of metrics: `Metrics`."""
 
     def application(self) -> WSGIApplication:
         """A WSGI application that answers a GET with the metrics."""
@@ -87,7 +87,7 @@ class HealthApplication:
         try:
             status, headers, body = self._answer(environ)
             guard.succeeded()
-        except BaseException as error:  # noqa: BLE001 - for example of a collector of the program
+        except BaseException as error:  # noqa: BLE001 - for example in a collector of the program
             guard.failed(error)
             status, headers, body = _text(FAILED, "internal error\n")
         headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
@@ -161,28 +161,28 @@ def _of(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, li
 def checked_route(path: str, application: WSGIApplication) -> str:
     """The path of a route of the program. Raises RequestError for one that cannot be served."""
     if not (isinstance(path, str) and path.startswith("/") and path != "/" and not path.endswith("/")):
-        raise RequestError(f"{path!r} is not the path of a route: it begins with a slash, and does not end with one")
+        raise RequestError(f"{path!r} is not the path of a route: it must begin with a slash, and not end with one")
     if (first := path.split("/")[1]) in ("healthz", "readyz", "metrics", "debug"):
-        raise RequestError(f"{path} is below /{first}, which is served already: choose another path")
+        raise RequestError(f"{path} is below /{first}, which this server already serves: choose another path")
     if not callable(application):
-        raise RequestError(f"{path}: a route is a WSGI application, not {type(application).__name__}")
+        raise RequestError(f"{path}: a route must be a WSGI application, not {type(application).__name__}")
     return path
 
 
 CONNECTIONS = 128
-"""A kubelet, one or two scrapers and a person need five."""
+"""A kubelet, one or two scrapers and a person need five connections."""
 IDLE = 1.0
-"""Seconds that requests in progress get at the end: checks are user code and may never return."""
+"""Seconds that `stop` waits for requests in progress: checks are user code and may never return."""
 
-_USE = "it is for health and metrics, and serve= of the Manager (or the HealthServer itself) says another address"
+_USE = "this address is for health and metrics; set another one by serve= of the Manager, or for the HealthServer"
 
 
 class HealthServer:
     """A small HTTP server for probes and Prometheus: `/healthz`, `/readyz` and, given `metrics`, `/metrics`.
 
     `address` is `:8080`, `127.0.0.1:0` or a pair. `checks` are for `/readyz`, `live_checks` for `/healthz`: functions
-    that raise, or return False, when something is wrong. It listens in its own thread, which ends with the `with`
-    block. Safe to use from any thread. A `Manager` has its own server.
+    that raise, or return False, when something is wrong. The server listens in its own thread, which ends with the
+    `with` block. Safe to use from any thread. A `Manager` has its own server.
 
     >>> import urllib.request
     >>> with HealthServer("127.0.0.1:0", checks={"cache": lambda: None}) as health:
@@ -195,18 +195,19 @@ class HealthServer:
                  live_checks: Mapping[str, Check] | None = None, debug: DebugPage | None = None,
                  debugged: Debugged | None = None, routes: Mapping[str, WSGIApplication] | None = None,
                  traffic: Traffic | None = None, limit: Duration = 10) -> None:
-        """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 is a free one.
+        """`address` is `":8080"`, `"127.0.0.1:8080"`, `"[::1]:8080"`, or host and port; port 0 means a free port.
 
-        `checks` test whether the program is ready, `live_checks` whether it is alive: functions by name, which return
-        False or raise when the answer is no. If checks are added and removed over time, pass a function as `checks`; it
-        is called for each request and returns the checks. `metrics`: served at `/metrics`. `debug`: makes a page at
-        `/debug`, and configures who may see it; `debugged`: what that page shows (default: what `watch` added).
-        `routes`: WSGI applications of the program, by path, for requests to that path and below it; their PATH_INFO is
-        the whole path. `traffic`: counts requests, for the page. `limit`: seconds that a client may take for its
-        request and for our answer; the default is the timeout of a scrape in Prometheus.
+        `checks` test whether the program is ready, `live_checks` whether it is alive. Both are functions by name; a
+        check fails if it returns False or raises. If the checks change over time, pass as `checks` a function that
+        returns the current checks; it is called for each request. `metrics`: served at `/metrics`. `debug`: serves a
+        status page at `/debug`, and configures which clients may see it. `debugged`: the contents of that page
+        (default: the controllers that `watch` added). `routes`: WSGI applications of the program by path, for requests
+        to the path and below it; their PATH_INFO is the whole path. `traffic`: the request counts of the page. `limit`:
+        seconds that a client may take to send its request, and to read the answer; the default is Prometheus' scrape
+        timeout.
 
-        Raises RequestError for an address that cannot be read, a limit of 0 seconds or less, a name that is taken or
-        has a slash, and a check that cannot be called. Listens only after `start`.
+        Raises RequestError for an invalid address, a limit of 0 seconds or less, a name that is taken or has a slash,
+        and a check that is not callable. Listens only after `start`.
         """
         self._address = ListenAddress.of(address)
         self._limit = period_of("limit", limit)
@@ -217,40 +218,40 @@ class HealthServer:
         given, fixed = (checks, None) if callable(checks) else (dict, checks)
         self._ready = HealthChecks("readyz", fixed, lambda: {**self._watched.checks(), **given()})
         if debug is not None and not isinstance(debug, DebugPage):
-            raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(), or None for no page")
+            raise RequestError(f"debug={debug!r} is not a DebugPage: pass DebugPage(), or None for no page")
         self.application = HealthApplication(
             self._live, self._ready, metrics,
             None if debug is None else DebugApplication(debug, self._watched if debugged is None else debugged,
                                                              traffic=traffic), routes)
-        """The application, for a web server that the program already has."""
+        """The WSGI application, for the program's own web server."""
         self._change = threading.Lock()
         self._is_over = False
-        """Whether it was started or stopped."""
+        """Whether the server was started or stopped."""
         self._listener: Listener | None = None
         self._owns: Callable[[threading.Thread], bool] = lambda _: False
-        """The listener's `owns`, even while the listener ends."""
+        """The listener's `owns`, also while the listener ends."""
 
     @property
     def name(self) -> str:
-        """Its name in logs, and of its thread: `health server HOST:PORT`."""
+        """The server's name in logs and of its thread: `health server HOST:PORT`."""
         return f"health server {self._address}"
 
     @property
     def port(self) -> int:
-        """The port at which it listens; before `start` the requested port, 0 for a free one."""
+        """The port at which the server listens. Before `start`: the requested port, which may be 0."""
         listener = self._listener
         return self._address.port if listener is None else listener.port
 
     def add_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
-        """Add a check of readiness to `/readyz`; `/readyz/NAME` runs only this check. `check` raises or returns False
-        when something is wrong. It is called in its own thread and fails after `timeout` seconds; it is not called
-        again before it has returned. Raises RequestError when the name is taken or has a slash, and for a timeout of 0
-        seconds or less."""
+        """Add a readiness check to `/readyz`; `/readyz/NAME` runs only this check. `check` raises or returns False when
+        something is wrong. It is called in its own thread, and fails if it takes longer than `timeout` seconds; it is
+        not called again before it has returned. Raises RequestError when the name is taken or has a slash, and for a
+        timeout of 0 seconds or less."""
         self._add(self._ready, name, check, timeout)
 
     def add_live_check(self, name: str, check: Check, *, timeout: Duration = TIMEOUT) -> None:
-        """Add a check of liveness to `/healthz`. When it fails, the kubelet restarts the container; so check only
-        failures that a restart repairs. Arguments and errors as for `add_check`."""
+        """Add a liveness check to `/healthz`. When it fails, the kubelet restarts the container; so check only for
+        failures that a restart repairs. Arguments and errors are those of `add_check`."""
         self._add(self._live, name, check, timeout)
 
     @staticmethod
@@ -258,8 +259,8 @@ class HealthServer:
         checks.add(name, TimedCheck(name, check, timeout) if callable(check) else check)
 
     def watch(self, running: Watched) -> None:
-        """Add checks for a running controller, under its name: whether it is alive and ready. `/readyz?verbose` lists
-        each of its stores as `store pods`. Raises RequestError when the name is taken."""
+        """Add checks of whether a running controller is alive and ready, under the controller's name. `/readyz?verbose`
+        also lists each of its stores, for example as `store pods`. Raises RequestError when the name is taken."""
         name = running.name.replace("/", "-")
         self._ready.add(name, OwnCheck(lambda: running.why_not_ready))
         self._live.add(name, OwnCheck(lambda: running.why_not_alive))
@@ -267,15 +268,15 @@ class HealthServer:
             self._watched.running.append(running)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` serves a connection, and so cannot wait for the server's end."""
+        """Whether `thread` serves a connection, so that it cannot wait for the server's end."""
         return self._owns(thread)
 
     def start(self) -> None:
-        """Listen, and return. Raises OSError when the address is taken or not this host's; RequestError the second
-        time, also after `stop`."""
+        """Begin to listen, and return. Raises OSError when the address is in use or does not belong to this host.
+        Raises RequestError if the server was started or stopped before."""
         with self._change:
             if self._is_over:
-                raise RequestError(f"the {self.name} was started or stopped already: make a new one")
+                raise RequestError(f"the {self.name} was already started or stopped: make a new one")
             listener = Listener(self._address.listen(_USE), self.application, self.name, self._limit,
                                 connections=CONNECTIONS)
             listener.start()
@@ -284,8 +285,9 @@ class HealthServer:
 
     def stop(self, timeout: Duration = 5) -> None:
         """Stop listening, finish the requests in progress, and end. Requests that take longer than `timeout` seconds
-        are aborted; the limit is at most one second, because a check may never return. Returns at once when it does not
-        run; later calls do nothing. In the child of a fork it only closes its copy of the parent's socket."""
+        are aborted; the limit is at most one second, because a check may never return. Returns at once if the server
+        does not run; later calls do nothing. In the child of a fork, only the child's copy of the parent's socket is
+        closed."""
         with self._change:
             listener, self._listener, self._is_over = self._listener, None, True
         if listener is not None:
@@ -302,7 +304,7 @@ class HealthServer:
 
 
 class _Controllers:
-    """The contents of a page without a manager."""
+    """The contents of the status page without a manager."""
 
     def __init__(self) -> None:
         self.running: list[Running[Any]] = []
@@ -311,8 +313,8 @@ class _Controllers:
         return [*self.running]
 
     def checks(self) -> dict[str, Check]:
-        """The checks of their stores."""
+        """The checks of the controllers' stores."""
         return store_checks([*self.running])
 
     def manager(self) -> None:
-        """There is no manager."""
+        """None: there is no manager."""

@@ -1,9 +1,9 @@
-"""`HealthChecks`: named checks, and their present answers.
+"""`HealthChecks`: named checks and their current answers.
 
 A check fails if it returns False, raises, or does not answer in time; with any other return value it passes. A check of
-the program runs in its own thread, since it may hang (`TimedCheck`). Checks of the library do not block and run in the
-thread of the request (`OwnCheck`). Each change of an answer is logged with the reason; clients only see which check
-fails.
+the program runs in its own thread, since it may hang (`TimedCheck`). A check of the library does not block, and runs in
+the thread of the request (`OwnCheck`). Each change of an answer is logged with the reason. Clients see which check
+fails, but not why.
 """
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from kubectl_runtime.core.base.threads import Duration, Thread, period_of
 log = guarded_logger(__name__)
 
 Check = Callable[[], object]
-"""Returns False or raises if something is wrong. Not called again before it has returned."""
+"""A function that returns False or raises if something is wrong. It is not called again before it has returned."""
 
 TIMEOUT = 2.0
-"""Seconds in which a check has to answer, unless it was added with another timeout."""
+"""Seconds in which a check must answer, unless it was added with another timeout."""
 
 
 class Watched(Protocol):
-    """A running controller, or anything else that reports its state."""
+    """A running controller, or another part that reports its state."""
 
     @property
     def name(self) -> str:
-        """Its name as a check."""
+        """The name of its checks."""
 
     @property
     def why_not_ready(self) -> str:
@@ -46,15 +46,15 @@ class Watched(Protocol):
 
     @property
     def why_not_alive(self) -> str:
-        """The failure that only a restart of the process can repair; empty when there is none."""
+        """The failure that only a restart of the process can repair; empty if there is none."""
 
 
 class ReadsStores(Protocol):
-    """A running controller, which reads stores."""
+    """A running controller that reads stores."""
 
     @property
     def why_stores_not_ready(self) -> dict[str, str]:
-        """Each of its stores, by contents: why it is not ready, empty when it is. Does not block."""
+        """By the contents of each of its stores: why the store is not ready; empty if it is ready. Does not block."""
 
 
 class CheckResult(NamedTuple):
@@ -66,11 +66,11 @@ class CheckResult(NamedTuple):
 
 
 class Unhealthy(KubeError):
-    """Raised by a check of the library that may block: its text is the reason, without the name of a class."""
+    """Raised by a check of the library that may block. Its text is the reason, shown without a class name."""
 
 
 class OwnCheck:
-    """A check of the library: it returns why it fails, and must not block."""
+    """A check of the library: a function that returns why it fails and must not block."""
 
     def __init__(self, why: Callable[[], str]) -> None:
         self._why = why
@@ -81,11 +81,11 @@ class OwnCheck:
 
 
 class TimedCheck:
-    """A check of the program, which may hang: called in its own thread, one call at a time. Thread-safe."""
+    """A check of the program, which may hang. It is called in its own thread, one call at a time. Thread-safe."""
 
     def __init__(self, name: str, check: Check, timeout: Duration = TIMEOUT) -> None:
-        """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments, is async or a
-        generator, since that would never fail."""
+        """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments. Also raises it
+        for an async function and a generator, which would never fail."""
         check_callback(f"the check {name}", check)
         self.check = check
         self._name, self._timeout = name, period_of(f"check {name}: timeout", timeout)
@@ -107,17 +107,17 @@ class TimedCheck:
             return self._calls
 
     def reason(self, call: int) -> str:
-        """Why it fails; empty when it passes. Blocks until that call has ended or its time is over."""
+        """Why the check fails; empty when it passes. Blocks until call number `call` has ended or its time is over."""
         with self._change:
             began = self._began
             if began is not None and self._calls == call:
                 left = began + self._timeout - time.monotonic()
                 if not self._change.wait_for(lambda: self._began is None or self._calls != call, max(0.0, left)):
-                    return f"it has not answered within {self._timeout:g} s, and is not called again before it has"
+                    return f"it has not answered within {self._timeout:g} s; it is not called again before it answers"
             return self._reason
 
     def __call__(self) -> str:
-        """Why it fails now; empty when it passes. Blocks like `reason`."""
+        """Call the check. Returns why it fails; empty when it passes. Blocks like `reason`."""
         return self.reason(self.begin())
 
     def _call(self) -> None:
@@ -127,7 +127,7 @@ class TimedCheck:
             home.check(f"check {self._name}")
         except Unhealthy as error:
             reason = str(error)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the check fails
+        except BaseException as error:  # noqa: BLE001 - any exception makes the check fail
             home.check(f"check {self._name}", error)
             pass_interrupt(error)
             reason = described(error)
@@ -142,7 +142,7 @@ class _Asked:
         self.reason = ""
 
     def changed(self, check: Check) -> None:
-        """Use this function from then on."""
+        """Use `check` from then on."""
         if isinstance(check, OwnCheck | TimedCheck):
             self.check = check
         elif isinstance(self.check, TimedCheck):
@@ -151,7 +151,7 @@ class _Asked:
 
 def store_checks(controllers: Iterable[ReadsStores]) -> dict[str, Check]:
     """A check for each store that these controllers read, such as `store pods`. If several controllers read a store,
-    its check fails when it fails for one of these controllers."""
+    its check fails when the store is not ready for one of them."""
     reasons: dict[str, list[str]] = {}
     for controller in controllers:
         for name, reason in controller.why_stores_not_ready.items():
@@ -162,11 +162,11 @@ def store_checks(controllers: Iterable[ReadsStores]) -> dict[str, Check]:
 
 
 class HealthChecks:
-    """The checks of one endpoint, `ping` among them. Safe to use from any thread."""
+    """The checks of one endpoint, including `ping`. Safe to use from any thread."""
 
     def __init__(self, endpoint: str, checks: Mapping[str, Check] | None = None,
                  more: Callable[[], Mapping[str, Check]] | None = None) -> None:
-        """`endpoint`: its name in logs. `more` is called for each request and returns further checks. Raises
+        """`endpoint`: the endpoint's name in logs. `more` is called for each request and returns further checks. Raises
         RequestError like `add`."""
         self.endpoint = endpoint
         self._change = threading.Lock()
@@ -179,22 +179,22 @@ class HealthChecks:
 
     def add(self, name: str, check: Check) -> None:
         """Add a check: an OwnCheck, a TimedCheck or a function, which becomes a TimedCheck. Raises RequestError when
-        the name is taken or cannot be the last part of a path, or the check cannot be called."""
+        the name is taken or cannot be the last part of a path, or when the check is not callable."""
         if not name or "/" in name or not callable(check):
-            raise RequestError(f"a check is a function, under a name without a slash, not {name!r}: {check!r}")
+            raise RequestError(f"a check must be a function, under a name without a slash, not {name!r}: {check!r}")
         with self._change:
             if name in self._checks:
-                raise RequestError(f"{self.endpoint} has a check called {name} already")
+                raise RequestError(f"{self.endpoint} already has a check called {name}")
             self._checks = {**self._checks, name: _Asked(name, check)}
 
     @property
     def names(self) -> list[str]:
-        """The names of all present checks, in the order in which they were added."""
+        """The names of all current checks, in the order in which they were added."""
         return list(self._current())
 
     def results(self, names: list[str] | None = None) -> list[CheckResult]:
-        """The answers of these checks, or of all, in the order in which they were added. They run at the same time.
-        Blocks until each has answered or its time is over. Unknown names are left out."""
+        """Run the checks `names` (None: all checks) at the same time. Blocks until each has answered or its time is
+        over. Returns the answers in the order in which the checks were added, without unknown names."""
         asked = self._current()
         wanted = {name: asked[name] for name in (asked if names is None else names) if name in asked}
         reasons = answers({name: one.check for name, one in wanted.items()})
@@ -221,7 +221,8 @@ class HealthChecks:
 
 
 def answers(checks: Mapping[str, OwnCheck | TimedCheck]) -> dict[str, str]:
-    """Why each of these fails, empty where it passes. They run at the same time. Blocks as they do."""
+    """Run these checks at the same time. Returns why each one fails; empty if it passes. Blocks until all have
+    answered."""
     calls = {name: check.begin() for name, check in checks.items() if isinstance(check, TimedCheck)}
     return {name: check.reason(calls[name]) if isinstance(check, TimedCheck) else check()
             for name, check in checks.items()}

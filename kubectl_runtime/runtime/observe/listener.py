@@ -1,24 +1,26 @@
-"""`Listener`: a small WSGI server on a listening socket, for untrusted clients. Health and webhooks use it.
+"""`Listener`: a small WSGI server on a listening socket, for untrusted clients. The health and webhook servers use it.
 
     phase       the connection waits for                  ends at the latest
     opening     its thread, and the TLS handshake         `HANDSHAKE` seconds after it was accepted
     idle        the next request                          after `IDLE` seconds
-    reading     the rest of a request                     `limit` seconds after the first byte; then the same time
-                                                          remains to answer that the body was too slow
+    reading     the rest of a request                     `limit` seconds after the first byte; the same time remains
+                                                          for the answer that the body was too slow
     answering   the application                           2 * `limit` seconds after the first byte
-    writing     the client, which reads the answer        likewise
-    cut         its thread, which ends it
+    writing     the client to read the answer             2 * `limit` seconds after the first byte
+    cut         the end of its thread
 
-There are at most `connections` at once, each with a thread. If there is no room for another client, the connection that
-has waited longest for its client is cut, whatever it sends; only `answering` connections are spared. If all are
-answering, the client waits in the backlog. So clients that hold connections cannot lock out others.
+There are at most `connections` connections at once, each with a thread. If there is no room for another client, the
+connection that has waited longest for its client is cut, even if that client still sends; only `answering` connections
+are spared. If all connections are answering, the new client waits in the backlog. So clients that hold connections
+cannot lock out others.
 
-A certificate that clients refuse is logged once a minute, because the server has no other sign of it. Nothing resolves
-names or writes to stderr, and all threads are daemons. Times are real: connections belong to the operating system.
+If clients refuse the server's certificate, this is logged once a minute, because the server notices it in no other way.
+The server resolves no names and writes nothing to stderr, and all its threads are daemons. Times are real, not those of
+a simulated clock, because connections belong to the operating system.
 
-`RequestHandler` is wsgiref's with persistent connections: HTTP/1.1, one thread, one write per answer. The API server
-keeps its connections to a webhook, and a handshake costs more than most answers. If the application does not read the
-whole body, or the answer has no length, the connection is closed after the answer.
+`RequestHandler` is wsgiref's handler with persistent connections: HTTP/1.1, one thread per connection, one write per
+answer. The API server keeps its connections to a webhook, and a handshake costs more than most answers. If the
+application does not read the whole body, or the answer has no length, the connection is closed after the answer.
 """
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ BACKLOG = 32
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """A host and a port to listen at: `host` is empty for all addresses, `port` 0 for a free one."""
+    """A host and a port to listen at. An empty `host` means all addresses, `port` 0 a free port."""
 
     host: str
     port: int
@@ -72,7 +74,7 @@ class ListenAddress:
 
     @classmethod
     def of(cls, address: str | tuple[str, int]) -> ListenAddress:
-        """The address in a text, as for `parse`, or of a host and a port. Raises RequestError for anything else."""
+        """The address from a text, like `parse`, or from a host and a port. Raises RequestError for any other value."""
         if isinstance(address, str):
             return cls.parse(address)
         given: Any = address
@@ -82,8 +84,8 @@ class ListenAddress:
         return cls(*address)
 
     def listen(self, use: str = "") -> socket.socket:
-        """A listening socket. When it cannot listen, raises OSError, whose text has the address and `use`: the purpose,
-        and where another address can be set."""
+        """A listening socket. Raises OSError if it cannot listen. The error's text has the address and `use`: the
+        server's purpose, and where to set another address."""
         try:
             if self.host:
                 found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -96,9 +98,10 @@ class ListenAddress:
                 except OSError as error:
                     if error.errno == errno.EADDRINUSE:
                         raise
-            return socket.create_server(("", self.port), backlog=BACKLOG)  # IPv6 is turned off
+            return socket.create_server(("", self.port), backlog=BACKLOG)  # no IPv6
         except OSError as error:
-            # Not the error's text, which repeats the address; a name without an address has no system error.
+            # Not the error's own text, which repeats the address. A host name that does not resolve has no errno above
+            # 0.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise OSError(error.errno, f"cannot listen at {self}: {why}{use and f'; {use}'}") from error
 
@@ -107,8 +110,8 @@ class ListenAddress:
 
 
 def _unreadable(address: object) -> RequestError:
-    return RequestError(f'{address!r} is not an address to listen at: ":8080" is all addresses of this host, '
-                        '"127.0.0.1:8080" or "[::1]:8080" is one address, and port 0 is a free port')
+    return RequestError(f'{address!r} is not an address to listen at: ":8080" means all addresses of this host, '
+                        '"127.0.0.1:8080" or "[::1]:8080" one address, and port 0 a free port')
 
 
 log = guarded_logger(__name__)
@@ -116,12 +119,12 @@ log = guarded_logger(__name__)
 LONGEST_LINE = 65536
 _LENGTH = re.compile(r"[0-9]{1,18}")
 LINGER = 1.0
-"""Seconds in which a client that still sends may read why the server has stopped reading."""
+"""Seconds in which a client that is still sending may read the answer that says why the server stopped reading."""
 
 
 def linger(connection: socket.socket, read: Callable[[int], bytes]) -> None:
-    """Send no more, and read for a moment from a client that may still be sending: otherwise the connection would be
-    reset and the answer lost. Blocks for at most `LINGER` seconds; raises OSError when that is over."""
+    """Send no more, and read for a moment from a client that may still be sending. Without this, the connection would
+    be reset and the answer lost. Blocks for at most `LINGER` seconds, then raises OSError."""
     until = time.monotonic() + LINGER
     socket.socket.shutdown(connection, socket.SHUT_WR)
     while (left := until - time.monotonic()) > 0:
@@ -135,7 +138,7 @@ class Served(Protocol):
 
     @property
     def limit(self) -> float:
-        """The seconds within which a request has to arrive."""
+        """The seconds within which a request must arrive."""
 
     @property
     def is_draining(self) -> bool:
@@ -151,7 +154,7 @@ class Served(Protocol):
         """The head is read; the body may arrive until this time."""
 
     def begin_answering(self) -> None:
-        """The request is read, and the application works."""
+        """The request is read, and the application begins to work."""
 
     def begin_writing(self) -> None:
         """The answer begins."""
@@ -161,7 +164,7 @@ class Served(Protocol):
 
 
 class _Body(io.RawIOBase):
-    """The body of a request: at most its length, and nothing after its time."""
+    """The body of a request. Reading it ends after its length, or with TimeoutError when its time is over."""
 
     def __init__(self, connection: socket.socket, source: io.BufferedReader, length: int, until: float,
                  when_read: Callable[[], None]) -> None:
@@ -193,19 +196,20 @@ class _Exchange(ServerHandler):
     http_version = "1.1"
     server_software = "kubectl-runtime"
     headers: Any
-    """The headers of the application; None before it gives them."""
+    """The headers of the application's answer; None before the application has passed them."""
 
     def __init__(self, handler: RequestHandler, served: Served, body: _Body, *, is_last: bool) -> None:
         super().__init__(cast("BinaryIO", io.BufferedReader(body, 1 << 16)), cast("BinaryIO", handler.wfile),
                          sys.stderr, handler.get_environ(), multithread=True)
-        self.request_handler = handler  # wsgiref looks for it under this name
+        self.request_handler = handler  # wsgiref expects this name
         self.is_last = is_last
-        """Whether the connection ends with the answer; final once the answer begins."""
+        """Whether the connection ends after this answer; final once the answer begins."""
         self._served, self._body = served, body
 
     def send_preamble(self) -> None:
         self._served.begin_writing()
-        # An unread body would be taken for the next request; an answer without a length ends with the connection.
+        # An unread body would be taken for the next request. An answer without a length lasts until the connection
+        # ends.
         self.is_last = (self.is_last or self._served.is_draining or self._body.left > 0
                         or "Content-Length" not in self.headers)
         super().send_preamble()
@@ -225,7 +229,7 @@ class RequestHandler(WSGIRequestHandler):
     """Reads the requests of one connection, one after the other; the application answers them."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else the end of an answer waits until the client confirms its beginning
+    disable_nagle_algorithm = True  # otherwise the end of an answer waits for the ACK of its beginning
     wbufsize = 1 << 16
     error_content_type = "text/plain; charset=utf-8"
     error_message_format = "%(code)d %(message)s: %(explain)s\n"
@@ -253,7 +257,7 @@ class RequestHandler(WSGIRequestHandler):
             self.requestline = self.request_version = self.command = ""
             self.send_error(414)
             return self._end()
-        if not self.parse_request():  # it has sent an error
+        if not self.parse_request():  # `parse_request` has sent an error
             return self._end()
         served.head_is_read(until)
         return self._exchange(served, until)
@@ -268,7 +272,7 @@ class RequestHandler(WSGIRequestHandler):
         return self._end() if exchange.is_last else True
 
     def _length(self) -> int:
-        """The length of the body; 0 if it is missing or given in a way that this server does not read."""
+        """The length of the body; 0 if the length is missing or in a form that this server does not support."""
         said = self.headers.get_all("Content-Length", ["0"])
         if "Transfer-Encoding" in self.headers or len(said) > 1 or not _LENGTH.fullmatch(said[0]):
             self.close_connection = True
@@ -277,7 +281,7 @@ class RequestHandler(WSGIRequestHandler):
         return int(said[0])
 
     def handle_expect_100(self) -> bool:
-        """Answer 100 to a client that waits for it before it sends the body; returns True."""
+        """Answer 100 to a client that waits for this before it sends the body. Returns True."""
         found = super().handle_expect_100()
         self.wfile.flush()
         return found
@@ -289,30 +293,30 @@ class RequestHandler(WSGIRequestHandler):
         return False
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log at DEBUG what http.server would print."""
+        """Log the line at DEBUG that http.server would print."""
         log.debug("%s: " + format, self.client_address[0], *args)
 
 
 HANDSHAKE = 10.0
-"""Seconds; Go's limit."""
+"""Seconds, as in Go."""
 IDLE = 120.0
 """Seconds between two requests; Go's transport closes a connection after 90 idle seconds."""
 BACKLOG = 1024
 POLL = 1.0
-"""Seconds between two searches for connections that are too slow."""
+"""Seconds between two searches for connections whose time is over."""
 MOMENT = 0.05
-"""Seconds that threads have to end."""
+"""Seconds that threads get to end."""
 SPARED = 0.02
-"""Seconds that each phase of a connection lasts at least before it is cut to make room."""
+"""Seconds that a connection must have been in its phase before it may be cut to make room."""
 LOGGED_AGAIN = 60.0
-"""Seconds until a refused certificate is logged again."""
+"""Seconds before a refused certificate is logged again."""
 _HANDSHAKE_RECORD = 0x16  # the first byte that a TLS client sends
 _PLAIN = (b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
 _NO_MORE_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 class Phase(Enum):
-    """The event that a connection waits for; see the table of the module."""
+    """What a connection waits for; see the module's table."""
 
     OPENING = "opening"
     IDLE = "idle"
@@ -323,7 +327,7 @@ class Phase(Enum):
 
 
 class Connection:
-    """One connection of a listener, as its request handler knows it. Safe to use from any thread."""
+    """One connection of a listener, for its request handler. Safe to use from any thread."""
 
     def __init__(self, listener: Listener, sock: socket.socket, address: Any) -> None:
         self.socket, self.address = sock, address
@@ -353,17 +357,17 @@ class Connection:
         return until
 
     def head_is_read(self, until: float) -> None:
-        """The head is read; the body may arrive until this time. The rest of the time is for the answer."""
+        """The head is read; the body may arrive until `until`. The rest of the time is for the answer."""
         with self._listener.change:
             if self.phase is not Phase.CUT:
                 self.until = until + self.limit
 
     def begin_answering(self) -> None:
-        """The request is read; the application works."""
+        """The request is read; the application begins to work."""
         self._enter(Phase.ANSWERING)
 
     def begin_writing(self) -> None:
-        """The answer begins, and the client has to read it."""
+        """The answer begins, and the client must read it."""
         self._enter(Phase.WRITING)
 
     def _enter(self, phase: Phase, until: float | None = None) -> bool:
@@ -379,7 +383,7 @@ class Connection:
     def cut(self) -> None:
         """Shut the connection down while its thread uses it. The listener's lock is held."""
         self.phase = Phase.CUT
-        with contextlib.suppress(OSError):  # TLS's own shutdown would disturb the reading thread
+        with contextlib.suppress(OSError):  # a TLS shutdown would disturb the reading thread
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
@@ -388,8 +392,9 @@ class Listener:
 
     def __init__(self, sock: socket.socket, application: WSGIApplication, name: str, limit: float, *, connections: int,
                  context: Callable[[], ssl.SSLContext] | None = None) -> None:
-        """`limit`: seconds for a request to arrive, and the same for its answer. `connections`: the most at once, and
-        no more than a third of the files that the process may open. `context` is called for each connection."""
+        """`limit`: seconds for a request to arrive, and again for its answer. `connections`: the maximum number at
+        once; it is reduced to a third of the files that the process may open. `context` is called for each
+        connection."""
         sock.listen(BACKLOG)
         self.application, self.limit, self.change = application, limit, threading.Condition()
         host, self.port = sock.getsockname()[:2]
@@ -409,7 +414,7 @@ class Listener:
         return self._ends.is_set()
 
     def start(self) -> None:
-        """Accept connections, in a new thread. Raises RuntimeError when there can be no more threads."""
+        """Accept connections in a new thread. Raises RuntimeError if no thread can be started."""
         try:
             self._thread.start()
         except BaseException:
@@ -417,21 +422,22 @@ class Listener:
             raise
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` serves a connection: it cannot wait for the stop, which waits for its answer."""
+        """Whether `thread` serves a connection: it cannot wait for the stop, because the stop waits for its answer."""
         with self.change:
             return thread in self._open.values()
 
     def stop(self, timeout: float) -> None:
-        """Accept nothing more, and make each answer in progress the last one of its connection. Blocks until all have
-        ended; after `timeout` seconds they are cut. A thread that stays in the application for longer is left alone. A
-        call from the application waits only for the other connections; the calling connection still gets an answer. In
-        the child of a fork it only closes its copy of the parent's socket."""
+        """Accept nothing more, and make each answer in progress the last one of its connection. Blocks until all
+        connections have ended; connections that remain after `timeout` seconds are cut. A thread that stays in the
+        application for longer is left alone. A call from the application waits only for the other connections; the
+        calling connection still sends its answer. In the child of a fork, only the child's copy of the parent's socket
+        is closed."""
         if os.getpid() != self._process:
             self._socket.close()
             return
         end = time.monotonic() + timeout
         self._ends.set()
-        with contextlib.suppress(OSError):  # wakes the thread; if it does not, the thread looks soon
+        with contextlib.suppress(OSError):  # wakes the thread; otherwise the thread wakes within POLL
             self._socket.shutdown(socket.SHUT_RDWR)
         if self._thread is not threading.current_thread() and self._thread.ident is not None:
             self._thread.join(timeout)
@@ -458,7 +464,7 @@ class Listener:
                     if is_there and self._make_room():
                         self._accept()
                 except Exception as error:
-                    if self._ends.is_set():  # its socket is closed
+                    if self._ends.is_set():  # the socket is closed
                         return
                     log.error("%s: %s", self._name, error, exc_info=error)
                     self._rest()
@@ -470,7 +476,7 @@ class Listener:
             if error.errno in _NO_MORE_FILES:
                 self._cut_longest_waiting()
                 self._rest()
-            return  # the client may have gone again
+            return  # for example, the client has gone again
         connection = Connection(self, sock, address)
         thread = Thread(target=self._serve, args=(connection,), name=f"{self._name} connection", daemon=True)
         with self.change:
@@ -482,8 +488,8 @@ class Listener:
             raise
 
     def _make_room(self) -> bool:
-        """Make room for a connection, if necessary by cutting one; returns whether there is room. If none can be cut,
-        wait a moment. A cut connection gives up its place before its thread has ended, but only up to a limit, since
+        """Make room for a connection, if necessary by cutting one. Returns whether there is room. If no connection can
+        be cut, wait a moment. A cut connection makes room before its thread has ended, but only up to a limit, since
         threads may be stuck in the application."""
         with self.change:
             if len(self._open) < self._most:
@@ -525,13 +531,13 @@ class Listener:
         try:
             if self._context is None or self._secure(connection, self._context):
                 RequestHandler(connection.socket, connection.address, connection)  # type: ignore[arg-type]
-        except Exception:  # a client that leaves or is too slow is no failure of the server
+        except Exception:  # a client that leaves or is too slow is not the server's failure
             log.debug("%s: a connection of %s failed", self._name, connection.address[0], exc_info=True)
         finally:
             self._close(connection)
 
     def _secure(self, connection: Connection, context: Callable[[], ssl.SSLContext]) -> bool:
-        """Make the TLS handshake; returns whether it succeeded."""
+        """Perform the TLS handshake; returns whether it succeeded."""
         raw = connection.socket
         raw.settimeout(HANDSHAKE)
         first = raw.recv(1, socket.MSG_PEEK)
@@ -540,7 +546,7 @@ class Listener:
             linger(raw, raw.recv)
             return False
         certified = context()
-        with self.change:  # the new socket takes over the connection
+        with self.change:  # the TLS socket replaces the plain one
             if connection.phase is Phase.CUT:
                 return False
             secured = connection.socket = certified.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
@@ -553,21 +559,21 @@ class Listener:
 
     def _log_refused(self, error: BaseException, address: Any) -> None:
         if not isinstance(error, ssl.SSLError) or "ALERT" not in (error.reason or "").upper():
-            return  # a scanner, a slow or broken client: not about the certificate
+            return  # a scanner, a slow or broken client: not a refused certificate
         now = time.monotonic()
         with self.change:
             if now - self._logged < LOGGED_AGAIN:
                 return
             self._logged = now
-        log.warning("%s: the client at %s refuses this server's certificate (%s): its caBundle has to hold the "
-                    "authority that issued it, and its certificate the name that is called", self._name, address[0],
-                    error.reason)
+        log.warning("%s: the client at %s refuses this server's certificate (%s): the client's caBundle must "
+                    "contain the CA that issued it, and the certificate the host name that the client uses",
+                    self._name, address[0], error.reason)
 
     def _close(self, connection: Connection) -> None:
         ended = connection.socket
         with contextlib.suppress(OSError, ValueError):
             if isinstance(ended, ssl.SSLSocket):
-                # TLS announces the end, so that the client does not suspect an attack; its answer is not waited for.
+                # Announce the end by TLS, so that the client does not suspect truncation; do not wait for its answer.
                 ended.settimeout(0)
                 ended.unwrap()
         with contextlib.suppress(OSError):

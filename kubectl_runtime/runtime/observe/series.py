@@ -1,22 +1,22 @@
-"""`Counted`: counts what an observer is notified of, as series of controllers and queues, of clients and elections, of
-watches and stores, and of webhook servers.
+"""`Counted`: an observer that counts events, as series of controllers and queues, clients and elections, watches and
+stores, and webhook servers.
 
-A new metric is a row here, and a line in the method of `Counted` that is notified. `values` exports each family that
-`numbers` has, and the dashboard shows it.
+To add a metric, add a row here, and a line in the method of `Counted` that is called for the event. `values` exports
+each family in `numbers`, and the dashboard shows it.
 
-- Controllers: as controller-runtime 0.25 has them. `result` is success, error, requeue_after or requeue (always 0 here,
-  since a reconciler names a time). A terminal error counts as an error too, a missing object as a success, and a
-  skipped run (the version still cannot be decoded) not at all. In `workqueue_*`, `name` and `controller` are both the
-  controller's name, and `priority` is empty.
-- Clients and elections: as client-go has them. `code` is the status, or `<error>` without an answer; `verb` is the HTTP
+- Controllers: as in controller-runtime 0.25. `result` is success, error, requeue_after or requeue (always 0, since an
+  `Action` names a time). A terminal error also counts as an error, a missing object as a success. A skipped run (the
+  object is still in the version that cannot be decoded) has no `result`. In `workqueue_*`, `name` and `controller` are
+  both the controller's name, and `priority` is empty.
+- Clients and elections: as in client-go. `code` is the status, or `<error>` without an answer. `verb` is the HTTP
   method in `rest_client_*`, and Kubernetes' verb in `kubectl_runtime_*`. Labels are known only when an event occurs.
 - Watches and stores: `watch` is the name in logs, such as `pods in namespace a`. If two watches have the same name,
-  their counters add up, and gauges show the last change.
-- Webhooks: as controller-runtime has them, except panics: an exception of a handler is logged and denies the request.
-  `code` is the HTTP status, which is 200 for a denied request.
+  their counters add up, and gauges have the last value.
+- Webhooks: as in controller-runtime, except panics: an exception of a handler is logged and denies the request. `code`
+  is the HTTP status, which is 200 for a denied request.
 
-Series with known labels exist, at 0, from the start of their controller, watch or server on, so that `rate()` and
-alerts work from the first scrape. They stay after its end until several others have ended.
+Series with known labels exist, at 0, from the start of their controller, watch or server, so that `rate()` and alerts
+work from the first scrape. They remain after its end until several others have ended.
 """
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ CONTROLLERS = Families()
 QUEUE = "name controller"
 """Both are the name of the controller."""
 
-RECONCILES = CONTROLLERS.counter("controller_runtime_reconcile_total", "controller result", "Runs, by how they ended.")
+RECONCILES = CONTROLLERS.counter("controller_runtime_reconcile_total", "controller result", "Runs, by result.")
 ERRORS = CONTROLLERS.counter("controller_runtime_reconcile_errors_total", "controller", "Runs that failed.")
 TERMINAL = CONTROLLERS.counter("controller_runtime_terminal_reconcile_errors_total", "controller",
-                               "Runs that failed in a way that retrying cannot help.")
+                               "Runs that failed with an error that no retry can cure.")
 PANICS = CONTROLLERS.counter("controller_runtime_reconcile_panics_total", "controller",
-                             "Runs that ended with SystemExit, MemoryError or another error that is not a plain "
-                             "mistake.")
+                             "Runs that ended with SystemExit, MemoryError or another error that is no ordinary "
+                             "exception.")
 TIMEOUTS = CONTROLLERS.counter("controller_runtime_reconcile_timeouts_total", "controller",
-                               "Runs that ended with a timeout, of a call to the server for instance.")
-CONCURRENCY = CONTROLLERS.gauge("controller_runtime_max_concurrent_reconciles", "controller", "Runs at once at most.")
+                               "Runs that ended with a timeout, for example of a call to the server.")
+CONCURRENCY = CONTROLLERS.gauge("controller_runtime_max_concurrent_reconciles", "controller", "Most runs at once.")
 ACTIVE = CONTROLLERS.gauge("controller_runtime_active_workers", "controller", "Runs in progress.")
 TIME = CONTROLLERS.histogram("controller_runtime_reconcile_time_seconds", "controller", RECONCILE_TIME,
                              "How long runs took.")
@@ -70,43 +70,43 @@ TIME = CONTROLLERS.histogram("controller_runtime_reconcile_time_seconds", "contr
 DEPTH = CONTROLLERS.gauge("workqueue_depth", f"{QUEUE} priority", "Keys that are due and wait for a free worker.")
 ADDS = CONTROLLERS.counter("workqueue_adds_total", QUEUE,
                            "Requests to run a key: triggers, requeues and retries, including those for a key that was "
-                           "scheduled already.")
+                           "already scheduled.")
 WAITED = CONTROLLERS.histogram("workqueue_queue_duration_seconds", QUEUE, WORK_QUEUE,
                                "How long keys were due before their run began.")
 WORKED = CONTROLLERS.histogram("workqueue_work_duration_seconds", QUEUE, WORK_QUEUE, "How long runs took.")
 UNFINISHED = CONTROLLERS.gauge("workqueue_unfinished_work_seconds", QUEUE,
-                               "How long the runs in progress take already, together.")
+                               "Total time that the runs in progress have taken so far.")
 LONGEST = CONTROLLERS.gauge("workqueue_longest_running_processor_seconds", QUEUE,
-                            "How long the longest run in progress takes already.")
-RETRIES = CONTROLLERS.counter("workqueue_retries_total", QUEUE, "Failed runs that are followed by another one.")
+                            "Time that the longest run in progress has taken so far.")
+RETRIES = CONTROLLERS.counter("workqueue_retries_total", QUEUE, "Failed runs that are retried.")
 
 UP = CONTROLLERS.gauge("kubectl_runtime_controller_running", "controller",
                        "1 from a controller's start to its end, else 0.")
 SKIPPED = CONTROLLERS.counter("kubectl_runtime_reconcile_skipped_total", "controller",
-                              "Runs without a call of the reconciler: the object is still the version that cannot be "
-                              "reconciled.")
+                              "Runs that did not call the reconciler, because the object is still in the version that "
+                              "cannot be reconciled.")
 DELAYS = CONTROLLERS.histogram("kubectl_runtime_retry_backoff_seconds", "controller", BACKOFF,
                                "How long failed keys wait for their retry.")
 DROPPED = CONTROLLERS.counter("kubectl_runtime_keys_dropped_total", "controller",
-                              "Keys that shutdown kept from running.")
+                              "Due keys that a shutdown dropped.")
 READ_CHANGES = CONTROLLERS.counter("kubectl_runtime_read_changes_total", "controller",
                                    "Changes of objects that runs have read; each triggered its readers.")
 STUCK = CONTROLLERS.counter("kubectl_runtime_stuck_runs_total", "controller",
-                            "Runs that had not ended at the end of shutdown.")
+                            "Runs that had not ended at the end of a shutdown.")
 
 _COUNTED_AS = {RunResult.SUCCESS: "success", RunResult.GONE: "success", RunResult.REQUEUE_AFTER: "requeue_after",
                RunResult.ERROR: "error", RunResult.TERMINAL_ERROR: "error"}
 
 
 MANY = 500
-"""Ended runs that wait to be counted: 0.1 MB, and a tenth of a millisecond of counting."""
+"""The number of ended runs that are counted together: 0.1 MB, and a tenth of a millisecond of counting."""
 
 _Depth = tuple[float, int]
-"""When the queue was looked at, and how many keys were due."""
+"""When the queue was read, and how many keys were due then."""
 
 
 class _Run(msgspec.Struct, gc=False):
-    """One run: an object that the garbage collector ignores, as there are hundreds at a time."""
+    """One run. The garbage collector ignores it, because there are hundreds at a time."""
 
     at: float
     """When it began."""
@@ -125,9 +125,9 @@ class _Run(msgspec.Struct, gc=False):
 class ControllerSeries(Numbers):
     """The counts of one controller. Safe to use from any thread.
 
-    A run takes no lock: its data is kept until a scrape or every `MANY`-th run counts it, which costs a quarter of
-    counting each run. A run stays in `_running` until it is in `_ended`, and a moment longer; a flag then shows whether
-    it was counted, so that a scrape counts it once.
+    Recording a run takes no lock: its data is kept until a scrape or every `MANY`-th run counts it, which costs a
+    quarter of counting each run at once. A run leaves `_running` a moment after it enters `_ended`; a flag shows
+    whether the run was counted, so that a scrape counts it once.
     """
 
     def __init__(self, name: str) -> None:
@@ -146,7 +146,7 @@ class ControllerSeries(Numbers):
             self.numbers[CONCURRENCY] = concurrency
 
     def stopped(self, stuck: int) -> None:
-        """The controller has ended; `stuck` of its runs had not."""
+        """The controller has ended; `stuck` of its runs had not ended."""
         with self.lock:
             self.numbers[UP] -= 1
             self.numbers[STUCK] += stuck
@@ -157,20 +157,20 @@ class ControllerSeries(Numbers):
         return self.numbers[UP] > 0
 
     def drop(self, keys: int) -> None:
-        """The shutdown has dropped this many due keys."""
+        """A shutdown has dropped this many due keys."""
         with self.lock:
             self._count()
             self._depth = self._depth[0], 0
             self.numbers[DROPPED] += keys
 
     def retry(self, delay: float) -> None:
-        """A failed key is to run again after `delay` seconds."""
+        """A failed key will be retried after `delay` seconds."""
         with self.lock:
             self.numbers[ADDS] += 1
             self.numbers[RETRIES] += 1
             self.delays.add(delay)
 
-    # As in `Observer`, without the controller's name
+    # As in `Observer`, but without the controller's name
 
     def keys_triggered(self, requests: int, depth: int, now: float) -> None:
         """The queue got this many requests, and has `depth` due keys now."""
@@ -233,16 +233,16 @@ class ControllerSeries(Numbers):
             numbers[TIMEOUTS] += run.timeout
 
     def values(self, now: float) -> Iterator[tuple[Family, Row]]:
-        """All series with their present values."""
+        """All series with their current values."""
         name = self.name
         with self.lock:
-            running = [*self._running.copy().values()]  # before the ended ones are counted: none is missed
+            running = [*self._running.copy().values()]  # before ended runs are counted, so that none is missed
             self._count()
             running = [run for run in running if not run.counted]
             results, numbers = dict(self.results), dict(self.numbers)
             waited, took, delays = self.waited.copy(), self.took.copy(), self.delays.copy()
             looks = (self._depth, *((run.at, run.depth) for run in running))
-            depth = max(reversed(looks), key=itemgetter(0))[1]  # the last of those with the same time
+            depth = max(reversed(looks), key=itemgetter(0))[1]  # of those with the same time, the last
         waited.add_all([run.waited for run in running if run.waited is not None])
         ages = [max(0.0, now - run.at) for run in running]
         del numbers[RECONCILES], numbers[DEPTH]  # these have more labels
@@ -259,22 +259,22 @@ class ControllerSeries(Numbers):
 CLIENTS = Families()
 
 CLIENT_REQUESTS = CLIENTS.counter("rest_client_requests_total", "code method host",
-                                  "Attempts at requests, by their answer.")
+                                  "Attempts at requests, by answer.")
 DURATION = CLIENTS.histogram("rest_client_request_duration_seconds", "verb host", REQUEST,
-                             "How long attempts took; for a watch, until its head came.")
+                             "How long attempts took; for a watch, until the head of its answer.")
 CLIENT_RETRIES = CLIENTS.counter("rest_client_request_retries_total", "code verb host",
-                                 "Attempts that were followed by another one.")
+                                 "Attempts that were retried.")
 LEADING = CLIENTS.gauge("leader_election_master_status", "name", "1 if this process leads, else 0.")
 WRITES = CLIENTS.counter("kubectl_runtime_objects_written_total", "resource verb", "Writes that the server answered.")
 CREDENTIALS = CLIENTS.counter("kubectl_runtime_credential_refreshes_total", "host result",
-                              "Calls that had to get new credentials: success or error.")
+                              "Calls that had to get new credentials, by success or error.")
 
 METHODS = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "replace": "PUT", "patch": "PATCH",
            "apply": "PATCH", "delete": "DELETE", "deletecollection": "DELETE"}
 
 
 def code_of(code: int) -> str:
-    """The code of an answer as client-go's metrics write it: `<error>` when there was no answer."""
+    """The code of an answer as in client-go's metrics: `<error>` when there was no answer."""
     return str(code) if code else "<error>"
 
 
@@ -283,14 +283,14 @@ PHASES = ("listing", "watching", "waiting", "stopped")
 WATCHES = Families()
 
 STATE = WATCHES.gauge("kubectl_runtime_watch_state", "watch state",
-                      "1 for what the watch does: it is listing, watching, waiting (after a failure) or stopped.")
+                      "1 for the current state of the watch: listing, watching, waiting (after a failure) or stopped.")
 RELISTS = WATCHES.counter("kubectl_runtime_watch_relists_total", "watch", "Complete lists after the first one.")
 FAILURES = WATCHES.counter("kubectl_runtime_watch_failures_total", "watch",
-                           "Failed attempts to list or watch; while the server is away, those of the one watch that "
-                           "tries for all.")
+                           "Failed attempts to list or watch. While the server is unreachable, one watch tries for "
+                           "all, and only its attempts count.")
 IN_A_ROW = WATCHES.gauge("kubectl_runtime_watch_consecutive_failures", "watch", "Failures since the watch last worked.")
 DELAY = WATCHES.gauge("kubectl_runtime_watch_backoff_seconds", "watch",
-                      "How long it waits after a failure; 0 if it does not.")
+                      "How long the watch waits after a failure; 0 if it does not wait.")
 EVENTS = WATCHES.counter("kubectl_runtime_watch_events_total", "watch",
                          "Events and bookmarks that arrived on the open watch.")
 AGE = WATCHES.gauge("kubectl_runtime_watch_last_frame_age_seconds", "watch",
@@ -309,14 +309,14 @@ class WatchSeries(Numbers):
         self.phase, self.heard = "listing", now
 
     def phase_changed(self, phase: str, now: float) -> None:
-        """The watch has begun to be in this phase."""
+        """The watch has entered this phase."""
         with self.lock:
             if self.phase == "stopped":  # it was started again
                 self.heard = now
             self.phase = phase
             if phase != "waiting":
                 self.numbers[DELAY] = 0
-            if phase == "stopped":  # it may have been given back, as of a shard that is another replica's
+            if phase == "stopped":  # its objects may now belong to another replica, with their shard
                 self.numbers[OBJECTS] = self.numbers[SIZE] = 0
             if phase == "watching":  # its answer came
                 self.heard, self.numbers[IN_A_ROW] = now, 0
@@ -328,7 +328,7 @@ class WatchSeries(Numbers):
             self.numbers[IN_A_ROW], self.numbers[DELAY] = in_a_row, delay
 
     def listed(self, objects: int, relists: int, seconds: float, now: float) -> None:
-        """A list of this many objects is complete, after this many seconds; `relists` were complete before it."""
+        """A list of `objects` objects is complete, after `seconds`. Before it, `relists` lists were complete."""
         with self.lock:
             self.heard = now
             self.numbers |= {OBJECTS: objects, LIST_TIME: seconds, IN_A_ROW: 0}
@@ -341,7 +341,7 @@ class WatchSeries(Numbers):
             self.heard = now
 
     def values(self, name: str, now: float) -> Iterator[tuple[Family, Row]]:
-        """All series of the watch `name` with their present values."""
+        """All series of the watch `name` with their current values."""
         with self.lock:
             phase, numbers = self.phase, dict(self.numbers)
             numbers[AGE] = 0.0 if phase == "stopped" else max(0.0, now - self.heard)
@@ -353,7 +353,7 @@ class WatchSeries(Numbers):
 
 
 LATENCY_BOUNDS = (.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
-"""Prometheus's default buckets, which controller-runtime uses."""
+"""Prometheus' default buckets, which controller-runtime uses."""
 
 WEBHOOKS = Families()
 
@@ -362,7 +362,7 @@ WEBHOOK_REQUESTS = WEBHOOKS.counter("controller_runtime_webhook_requests_total",
 LATENCY = WEBHOOKS.histogram("controller_runtime_webhook_latency_seconds", "webhook", LATENCY_BOUNDS,
                              "How long webhooks took to answer.")
 IN_FLIGHT = WEBHOOKS.gauge("controller_runtime_webhook_requests_in_flight", "webhook",
-                           "Requests that webhooks are answering at this moment.")
+                           "Requests to webhooks in progress.")
 
 
 class WebhookSeries:
@@ -383,7 +383,7 @@ class WebhookSeries:
                 self._servers[webhook] += 1
 
     def end(self, webhooks: Iterable[str]) -> list[str]:
-        """A server of these webhooks has stopped. Returns those that no other server has."""
+        """A server of these webhooks has stopped. Returns the webhooks that no other server serves."""
         with self.lock:
             self._servers.subtract(webhooks)
             return [webhook for webhook in webhooks if self._servers[webhook] <= 0]
@@ -403,9 +403,9 @@ class WebhookSeries:
             self.in_flight[webhook] += 1
 
     def answered(self, webhook: str, code: int, seconds: float) -> None:
-        """It was answered after this many seconds, with this HTTP status."""
+        """A request was answered after this many seconds, with this HTTP status."""
         with self.lock:
-            if webhook not in self.in_flight:  # forgotten, since its server has stopped
+            if webhook not in self.in_flight:  # its server has stopped, so it is forgotten
                 return
             self.in_flight[webhook] -= 1
             self._counts[webhook, code] = self._counts.get((webhook, code), 0) + 1
@@ -439,7 +439,7 @@ FAMILIES = (*CONTROLLERS, *WATCHES, *CLIENTS, *WEBHOOKS)
 
 
 class Counted(Observer):
-    """Counts what an observer is notified of: the values of `Metrics`. Safe to use from any thread."""
+    """The observer that counts the values of `Metrics`. Safe to use from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -451,7 +451,7 @@ class Counted(Observer):
         self._ended = {what: Ended() for what in ("controllers", "watches", "elections", "webhooks")}
 
     def rows(self) -> dict[Family, list[Row]]:
-        """Every family, with the present values of all its series."""
+        """Every family with the current values of all its series."""
         now = self._clock.monotonic()
         rows: dict[Family, list[Row]] = {family: [] for family in FAMILIES}
         with self._change:
@@ -553,7 +553,8 @@ class Counted(Observer):
                 self._webhooks.forget(old)
 
     def _renew_locks(self) -> None:
-        """In the child of a fork: a parent's thread may have held a lock, and the runs in progress are the parent's."""
+        """Start over in the child of a fork: the parent may have held the locks, and runs in progress are the
+        parent's."""
         self._change = threading.Lock()
         self._clients.lock = threading.Lock()
         self._webhooks.renew()
@@ -588,6 +589,6 @@ class Counted(Observer):
 
 
 def _trace_id() -> str:
-    """The trace of this thread's run, if it has one that is sampled."""
+    """The trace of this thread's run; empty if there is none or it is not sampled."""
     trace = current_trace()
     return "" if trace is None or not trace.sampled or trace.over else trace.trace_id

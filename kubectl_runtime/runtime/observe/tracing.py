@@ -1,6 +1,6 @@
-"""`Tracing`: a span for each run, and below it one for each request that the run makes. Needs the extra `tracing`.
+"""`Tracing`: a span for each run, with a child span for each request of the run. Needs the extra `tracing`.
 
-    tracing = Tracing()                      # spans go where the program's OpenTelemetry sends them
+    tracing = Tracing()                      # spans go to the program's OpenTelemetry provider
     client = Client(config, observer=together(metrics, tracing), layers=tracing.layers)
 
     span                             kind      from                             until
@@ -8,16 +8,16 @@
     PATCH /api/v1/…/{name}           client    the call, its first attempt      its answer, after all retries;
                                                                                 for a stream, the head of the answer
 
-Each retry is an event of the request's span. Requests outside of any span, such as requests of watches, make no spans:
-a trace is about a run, or about a span of the program. The header `traceparent` passes the trace to the server; no
-baggage is sent. Requests of a thread that a run has started belong to the run if the program copied the context
-(`contextvars.copy_context`), as long as the run lasts.
+Each retry is an event of the request's span. A request gets a span only inside a run's span or a span of the program;
+requests of watches get none. The header `traceparent` passes the trace to the server; no baggage is sent. If a run
+starts a thread and copies the context for it (`contextvars.copy_context`), the thread's requests belong to the run as
+long as the run lasts.
 
-Attributes have OpenTelemetry's names (https://opentelemetry.io/docs/specs/semconv/http/http-spans/ and
-`k8s.namespace.name`); others begin with `kubectl_runtime.`. A span has the names of objects, and the class and code of
-errors. With `details` it also has the text and traceback of errors, which may quote an object, and the query of
-requests. Log records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` adds sampled traces as
-exemplars.
+Attributes have OpenTelemetry's names where there are any (https://opentelemetry.io/docs/specs/semconv/http/http-spans/
+and `k8s.namespace.name`); the other names begin with `kubectl_runtime.`. A span contains the names of objects, and the
+class and code of errors. With `details` it also contains the text and traceback of errors, which may quote an object,
+and the query of requests. Log records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` adds
+sampled traces as exemplars.
 """
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _FIRST_FAILURE = 400
 
 
 class Tracing(Observer):
-    """OpenTelemetry spans for runs and for the requests in them: an Observer, given to a client as `observer=`.
+    """OpenTelemetry spans for runs and their requests: an Observer. Pass it to a client as `observer=`.
 
-    `provider`: where spans go; by default the program's global provider. `details`: include queries and texts of
-    errors. Needs opentelemetry-api (the extra `tracing`), which nothing else imports. Safe to use from any thread; one
+    `provider`: receives the spans; by default the program's global provider. `details`: include queries and texts of
+    errors. Needs opentelemetry-api (the extra `tracing`); no other module imports it. Safe to use from any thread; one
     object serves any number of clients and controllers.
 
     >>> with Client(Config(cluster_url=server.url), observer=Tracing()) as traced:
@@ -58,10 +58,10 @@ class Tracing(Observer):
     __slots__ = ("_details", "_runs", "_tracer")
 
     def __init__(self, provider: trace.TracerProvider | None = None, *, details: bool = False) -> None:
-        """`provider`: None is the provider that the program has set by the time of the first span. Raises RequestError
-        for anything else."""
+        """`provider`: None means the provider that the program has set when the first span begins. Raises RequestError
+        if `provider` is not a TracerProvider."""
         if provider is not None and not isinstance(provider, trace.TracerProvider):
-            raise RequestError(f"provider={provider!r} is not a TracerProvider of OpenTelemetry")
+            raise RequestError(f"provider must be an OpenTelemetry TracerProvider, not {provider!r}")
         self._tracer = trace.get_tracer("kubectl_runtime", VERSION, provider)
         self._details = details
         self._runs: dict[RunScope, tuple[trace.Span, Token[Any]]] = {}
@@ -91,7 +91,7 @@ class Tracing(Observer):
             return
         span, token = begun
         context.detach(token)
-        if scope.trace is not None:  # other observers may still look up which trace it was
+        if scope.trace is not None:  # other observers may still look up the trace
             scope.trace.over = True
         span.set_attribute("kubectl_runtime.result", str(result))
         if error is not None:
@@ -107,12 +107,12 @@ class Tracing(Observer):
             **({"http.response.status_code": code} if code else {})})
 
     def layers(self, stack: Stack) -> Stack:
-        """The stack of a client with this layer around each call, for `Client(layers=...)`. Raises ConfigError for a
-        stack without retries."""
+        """The client's stack with this layer around each call, for `Client(layers=...)`. Raises ConfigError for a stack
+        without retries."""
         return stack.outside(RETRY, self.layer)
 
     def layer(self, send: Send) -> Send:
-        """The layer itself, to be put anywhere in a stack: layers inside it belong to the request's span."""
+        """The layer itself, for any position in a stack. What the layers inside it do belongs to the request's span."""
         def traced(call: Call) -> Answer:
             current = trace.get_current_span().get_span_context()
             if not current.is_valid:
@@ -154,7 +154,7 @@ class Tracing(Observer):
     def _sent(self, span: trace.Span, call: Call) -> None:
         if call.attempt:
             span.set_attribute("http.request.resend_count", call.attempt)
-        if not call.url:  # it failed before it had a URL
+        if not call.url:  # the call failed before it had a URL
             return
         parts = urlsplit(call.url)
         span.set_attributes({"server.address": parts.hostname or "",
@@ -174,7 +174,7 @@ class Tracing(Observer):
 
 
 def template_of(request: Request) -> str:
-    """The request's path with placeholders for namespace and name, so that there are few different names of spans."""
+    """The request's path with placeholders for namespace and name, so that there are few different span names."""
     path, resource = request.path, request.resource
     if request.namespace:
         path = path.replace(f"/namespaces/{segment(request.namespace, 'namespace')}/", "/namespaces/{namespace}/", 1)

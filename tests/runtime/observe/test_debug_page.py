@@ -95,7 +95,7 @@ def test_the_page_asks_for_nothing_from_elsewhere_and_the_browser_is_told_so() -
 
 @pytest.mark.parametrize("wrong", [{"remote": 1}, {"details": "yes"}, {"remote": None}])
 def test_a_page_takes_true_and_false(wrong: dict[str, Any]) -> None:
-    with pytest.raises(RequestError, match="it is True or False"):
+    with pytest.raises(RequestError, match="must be True or False"):
         DebugPage(**wrong)
 
 

@@ -124,7 +124,7 @@ def test_a_run_that_fails_is_a_failed_span_with_the_class_and_code_of_its_error_
 
 
 def test_what_is_no_provider_is_refused() -> None:
-    with pytest.raises(RequestError, match="'console' is not a TracerProvider"):
+    with pytest.raises(RequestError, match="must be an OpenTelemetry TracerProvider, not 'console'"):
         Tracing("console")  # type: ignore[arg-type]
 
 
