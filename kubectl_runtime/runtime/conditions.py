@@ -152,8 +152,7 @@ def _pod(obj: Any) -> str:
 
 
 def _observed(missing: Missing, *, always: bool = True) -> Missing:
-    """Call `missing` once the status is about the latest generation. `always`: the kind always has
-    observedGeneration."""
+    """Call `missing` once the status is about the latest generation. `always`: observedGeneration is never absent."""
     def checked(obj: Resource | None) -> str:
         if obj is None:
             return ABSENT
@@ -186,7 +185,7 @@ class OfExisting(Protocol):
     only; any function from an object to a bool is a Condition."""
 
     def __call__(self, obj: Any, /) -> bool:
-        """As any condition."""
+        """Like any condition."""
 
     @property
     def of_existing(self) -> Never:

@@ -115,9 +115,9 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     `api` is an Api of the kind, for the namespace of `obj` or for all namespaces. No other program may use `name`, for
     example `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that is passed to them, which
     may be newer than `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up.
-    `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. Both may be called again at
-    any time. `cleanup` may also be called for an object that `apply` never saw. Unless other clients remove the
-    finalizer, the object stays until `cleanup` is done.
+    `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. `apply` and `cleanup` may be
+    called again at any time. `cleanup` may also be called for an object that `apply` never saw. Unless other clients
+    remove the finalizer, the object stays until `cleanup` is done.
 
     Returns what `apply` or `cleanup` returned, or `Action.await_change()` when neither was called. Blocks for the
     requests and the call; safe from any thread. Raises whatever `apply` or `cleanup` raises; ApiError (a conflict when
@@ -193,7 +193,7 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
 
     @abstractmethod
     def cleanup(self, obj: F, ctx: Context[Any]) -> Action:
-        """Remove what `apply` has created. It may never have been called, so nothing may exist: that is no failure.
+        """Remove what `apply` has created. `apply` may never have been called: a missing resource is no failure.
 
         Returns `Action.await_change()` when everything is gone: the finalizer is then removed, and the server deletes
         the object. `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. An exception

@@ -17,7 +17,7 @@ was made from:
     answer came                              is applied again, up to `ATTEMPTS` times in all
     another manager's update took a field    the report is applied by force: an edit of a status by hand owns nothing
     another manager applied a field          the conflict is raised, unless `force` is set
-    the object is gone, or replaced by a     done: the report has no object any more
+    the object is gone, or replaced by a     done: there is no object to report to
     new object of the same name
     there is no status subresource           the whole object is applied, with all fields that the manager owns. This
                                              write increments the generation, so observedGeneration names the new one
@@ -377,7 +377,7 @@ class _Writer:
                                     only={"resourceVersion": version} if version else None))
 
     def _owned(self) -> dict[str, Any] | None:
-        """The status fields that the manager has applied; None if the object does not tell."""
+        """The status fields that the manager has applied; None if they are unknown."""
         if is_partial(self.obj):
             return None
         owned = _applied_status(self.obj, self._manager, self._whole)

@@ -184,7 +184,7 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
 
 def delete_and_finalize(api: Api[Any], name: Named, params: DeleteParams | None = None, *, timeout: Duration,
                         stop: StopToken | None = None) -> None:
-    """Delete the object `name`, and block until its finalizers and its grace period have ended and it is gone.
+    """Delete the object `name`, and block until it is gone, after its finalizers and its grace period.
 
     Unless `params` have preconditions, the object is read first, and the deletion is bound to its uid. So the deletion
     can be repeated after a lost answer, and a new object of the same name stays; the old object then counts as gone. A
@@ -309,7 +309,7 @@ class DeadlineExceeded(KubeError, TimeoutError):
 
 @contextmanager
 def deadline(timeout: Duration) -> Iterator[None]:
-    """Give the block `timeout` seconds, or a `timedelta`: all calls of the library in it end by then.
+    """Limit the block to `timeout` (seconds or a `timedelta`): all library calls in it end by then.
 
     When the time is up, calls with their retries, watches, logs, sessions, waits and the iteration over changes end,
     whatever their own limits. The block then raises DeadlineExceeded at its end, even if the block's own code caused
@@ -334,7 +334,7 @@ def deadline(timeout: Duration) -> Iterator[None]:
 
 
 class _DeadlineToken(StopToken):
-    """A token that sets itself at a time on its clock, when code polls it or waits on it."""
+    """A stop token that is set once its clock has reached a time, for code that polls it or waits on it."""
 
     def __init__(self, at: float, clock: Clock) -> None:
         super().__init__(clock=clock)

@@ -271,7 +271,7 @@ class Assembly(Generic[K]):
 
     @property
     def leaving(self) -> list[threading.Thread]:
-        """The threads of returned watches; they end by themselves."""
+        """The threads of released watches; they end by themselves."""
         return self._taken.leaving
 
     def store_of(self, kind: HasApiResource | ApiResource) -> Store[Any]:
@@ -279,7 +279,7 @@ class Assembly(Generic[K]):
         return self._taken.store_of(kind)
 
     def release(self, reason: str) -> None:
-        """Return the watches."""
+        """Release the watches."""
         self._taken.release(reason)
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:

@@ -120,8 +120,9 @@ class Controller(Generic[K]):
         - `record`: a file that records inputs and actions of the controller, for `kubectl-runtime replay`.
           Default: none.
         - `ready`: the type of a condition, such as "Ready", that reports how the last run of an object ended. It is
-          written after each run that changes it, with observedGeneration: True with the reason Reconciled; False with
-          the error's class and message; Unknown after `Action.waiting`, or while children are not ready. Default: none.
+          written, with observedGeneration, after each run that changes it. Its status is True with the reason
+          Reconciled; False with the error's class and message; or Unknown, after `Action.waiting` or while children are
+          not ready. Default: none.
         - `indexes`: index functions by name, like those of `Store.add_index`, for `by_index` of the controller's store.
           Default: none.
 
@@ -245,8 +246,8 @@ class Controller(Generic[K]):
     def reads(self, kind: HasApiResource | ApiResource) -> Self:
         """Declare that runs read objects of this kind by `ctx.read` or `ctx.read_all`, which also work without the
         declaration. With the declaration, the kind's list is complete before the first run, `kubectl-runtime rbac`
-        includes the kind, and a plan reads the kind. Only metadata is watched, in the controller's namespaces (or in
-        all). Raises RequestError if `kind` is not a kind."""
+        includes the kind, and `kubectl-runtime plan` reads the kind. Only metadata is watched, in the controller's
+        namespaces (or in all). Raises RequestError if `kind` is not a kind."""
         api_resource_of(kind)
         if kind in self._plan.reads:
             return self
@@ -297,8 +298,7 @@ class Controller(Generic[K]):
         return self
 
     def graceful_shutdown_on(self, stop: StopToken, grace: Duration = DEFAULT_GRACE) -> Self:
-        """Stop when `stop` is set, with `grace` seconds for runs in progress. Use it for `run` in a thread of your
-        own."""
+        """Stop when `stop` is set, with `grace` seconds for runs in progress. Use it with `run` in your own thread."""
         check_type("stop", stop, StopToken, "StopToken()")
         self._plan = replace(self._plan, stop=stop, grace=duration_of("grace", grace))
         return self

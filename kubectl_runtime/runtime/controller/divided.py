@@ -61,7 +61,7 @@ class Taken(Protocol):
         """Take watches for these plans. Their objects are not in the stores yet, and lead to no runs."""
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
-        """Return these watches."""
+        """Release these watches."""
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
@@ -281,7 +281,7 @@ class DividedWatches:
                 self._watch(number)
 
     def _leave(self, numbers: Set[int]) -> None:
-        """Return the watches of these shards."""
+        """Release the watches of these shards."""
         with self._changed:
             dropped = [part for number, part in self._shards.items() if number in numbers]
             self._shards = {number: part for number, part in self._shards.items() if number not in numbers}
@@ -304,7 +304,7 @@ class DividedWatches:
         self._move(part)
 
     def _move(self, part: Part) -> None:
-        if self._draining.is_set():  # the controller has already returned its watches
+        if self._draining.is_set():  # the controller has already released its watches
             self._taken.drop_part(part.planned, "the controller ends")
         else:
             for one in part.planned:

@@ -1,5 +1,4 @@
-"""Periodic work of a controller's dispatcher. `Housekeeping` calls checks; each returns the seconds until its next
-call.
+"""Periodic work of a controller's dispatcher. `Housekeeping` calls checks, which return the seconds to their next call.
 
 `Resync` triggers every object at random intervals of 90 % to 110 % of the period, as in controller-runtime, so that
 controllers that began together do not resync together.
@@ -43,11 +42,11 @@ class Housekeeping:
     """The dispatcher's periodic tasks. For one thread at a time."""
 
     def __init__(self, *checks: Callable[[], float | None]) -> None:
-        """`checks` are called in this order. Each returns the seconds until its next call; None: no need."""
+        """`checks` are called in this order. Each returns the seconds until its next call, or None if it needs none."""
         self._checks = checks
 
     def __call__(self) -> float | None:
-        """Call all checks. Returns the seconds until the next call; None: no need.
+        """Call all checks. Returns the seconds until the next call, or None if none is needed.
 
         Raises SyncTimeoutError if the stores were not complete in time.
         """
@@ -104,8 +103,7 @@ class SyncGate:
                 self._missing[name] = None
 
     def wait(self, timeout: float | None, stop: StopToken) -> bool:
-        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set. Returns whether the gate is
-        open."""
+        """Block until the gate is open, `timeout` seconds have passed, or `stop` is set. Returns whether it is open."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         forget = stop.on_set(self._wake)
         try:
@@ -230,8 +228,7 @@ class RunTimeouts:
     """Ends the runs of one controller that take longer than `run_timeout`. Safe to use from any thread."""
 
     def __init__(self, limit: float | None, shutdown: Shutdown, clock: Clock, wake: Callable[[], None]) -> None:
-        """`limit`: the maximum seconds of a run; None: no limit. `wake` makes the dispatcher call `check` soon; it must
-        not block."""
+        """`limit`: the maximum seconds of a run; None: no limit. `wake` makes `check` run soon; it must not block."""
         self._limit = limit
         self._shutdown = shutdown
         self._clock = clock
@@ -353,8 +350,7 @@ MANY = SINGLY
 """If more objects than this fail, it is an outage; up to this many, `RunLog` names them one by one."""
 
 class OutageLog:
-    """Logs when many objects of a controller fail and retries are held back, and when all work again. For one thread at
-    a time."""
+    """Logs when retries are held back because many objects fail, and when all work again. For one thread at a time."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, failing: Callable[[], tuple[int, int]],
                  rate: float | None) -> None:

@@ -210,7 +210,7 @@ RENAMED = {
     "sync_timeout": "the method .sync_timeout(seconds)",
     "on_gone": "the method .on_gone(function)",
 }
-"""Options of 0.2 and what replaces them. They work until 0.4."""
+"""Options of version 0.2, and their replacements. The old options work until 0.4."""
 
 
 def current_options(given: Mapping[str, Any], kinds: Any, who: str,

@@ -1,5 +1,4 @@
-"""`Plan`: the complete configuration of a `Controller` before its start, checked and frozen. `Assembly` makes the
-parts.
+"""`Plan`: the complete configuration of a `Controller` before its start, checked and frozen, for `Assembly`.
 
 The `check_...` functions and `functions_of` refuse user functions that would fail at each run.
 
@@ -63,8 +62,7 @@ GoneFunction = Callable[[ObjectRef, Context[Any]], object]
 
 
 class WatchPlan(msgspec.Struct, frozen=True):
-    """One watch (or one for each namespace of a multi-namespace Api): its Api, its config, and the requests it leads
-    to.
+    """One watch, or one for each namespace of a multi-namespace Api: its Api, its config, and what it triggers.
 
     `store`: the store of the main objects, which exists before the start; other plans get a store at the start.
     `modify` prunes objects before they are stored. `indexes`: the indexes of the kind. `declared_by`: the code that
@@ -161,8 +159,7 @@ class WatchScope(msgspec.Struct, frozen=True):
         return form.view if isinstance(form, FieldsForm) else None
 
     def reader(self) -> Callable[[Record], Any]:
-        """Returns a function that makes the objects for the plan's functions, from records of the watch that `fullest`
-        chose."""
+        """Returns a function that makes objects for user functions from records of the watch that `fullest` chose."""
         api = as_configured(self.api, self.plan.config)
         read, form = reader_of(api.kind), api.form
         if not isinstance(form, FieldsForm):
@@ -195,8 +192,7 @@ def scopes_of(*plans: WatchPlan) -> list[WatchScope]:
 
 
 def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
-    """The scope whose watch serves `scope`: of those with its objects, the first with whole objects, else in its
-    form."""
+    """Find the scope whose watch serves `scope`: with the same objects, preferably whole, else in the same form."""
     config = scope.plan.config
     if scope.plan.store is not None or not config.shared:
         return scope
@@ -286,8 +282,7 @@ def check_predicate(predicate: Any) -> None:
 
 def functions_of(reconciler: Any,
                  error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
-    """The function to call and the error policy, from a function or an object. Raises RequestError for any other
-    value."""
+    """The function to call and the error policy, from a function or an object. Raises RequestError for other values."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):

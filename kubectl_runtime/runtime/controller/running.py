@@ -8,8 +8,8 @@
     signals (only with start)    when `draining` is set
     ending, shutdown log         begin when `draining` is set
 
-A bug in a thread or a closed client ends the controller, with the reason in `error`. It never continues with only some
-threads.
+A bug in a thread or a closed client ends the controller, with the reason in `error`: it never runs with threads
+missing.
 
     not ready   a store has never been complete, a watch keeps failing, or the controller stops: its data is incomplete
                 or outdated. This may change with the availability of the API server
@@ -79,7 +79,7 @@ class Threads:
         """`name`: the controller's name. `workers`: threads of its executor. `runs` returns the runs in progress, in
         any thread. `failed(what, error)` is called with the exception that ended a thread. `shares` returns the shares
         of watches; the thread of a watch counts as the controller's once no other controller uses the watch. `leaving`
-        returns the threads of returned watches."""
+        returns the threads of released watches."""
         self._name = name
         self._workers = workers
         self._runs = runs
@@ -119,7 +119,7 @@ class Threads:
             share.start()
 
     def include(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of these threads, including those of shared watches, or executes a run in the user's
+        """Whether `thread` is one of these, including threads of shared watches, or executes a run in the user's
         pool."""
         mine = (*self.own, *self.sources, *self._watching(lambda _: True))
         return thread in mine or any(run.thread_id == thread.ident for run in self._runs())
@@ -193,8 +193,7 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_not_ready(self) -> str:
-        """Why the controller is not ready: the incomplete stores or failing watches, as text. Empty when it is
-        ready."""
+        """Why the controller is not ready: incomplete stores or failing watches, as text. Empty when it is ready."""
         assembly = self._assembly
         if self._is_elsewhere:
             return FORKED
@@ -257,8 +256,7 @@ class Running(Lifecycle, Generic[K]):
         return self._threads.own
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to the controller, reads a source, or executes a run, so that it cannot wait for the
-        end."""
+        """Whether `thread` belongs to the controller, reads a source or executes a run: it cannot wait for the end."""
         return super().owns(thread) or self._threads.include(thread)
 
     def trigger(self, item: Any) -> None:
@@ -292,7 +290,7 @@ class Running(Lifecycle, Generic[K]):
         return [run.request.ref for run in self._stuck_runs.values()]
 
     def begin_stop(self, reason: str, grace: float) -> None:
-        """Begin a stop that takes at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
+        """Begin a stop of at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
         block."""
         super().begin_stop(reason, grace)
         self._assembly.runner.wake()  # the time may be shorter now
@@ -303,8 +301,7 @@ class Running(Lifecycle, Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread. `signal_thread`: also start a thread that obeys signals; otherwise the caller calls
-        `obey_signal`.
+        """Start every thread. `signal_thread`: also one that obeys signals; otherwise the caller calls `obey_signal`.
 
         Raises RequestError if a controller with this name already runs on the client.
         """

@@ -1,7 +1,7 @@
 """The watches that a controller uses, and the stores that they fill.
 
 `add_all` and `add_one` take a watch for each scope of a plan: a watch that the controller already uses, or another one,
-which other controllers may share. `store_of` prefers stores of whole objects. `release` returns the watches.
+which other controllers may share. `store_of` prefers stores of whole objects.
 """
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TakenWatches:
         self._changing = threading.Lock()
         """Held briefly while `shares` or `planned` is replaced."""
         self.leaving: list[threading.Thread] = []
-        """The threads of returned watches; they may not have ended yet."""
+        """The threads of released watches; they may not have ended yet."""
 
     def take_more(self, api: Any, config: WatcherConfig) -> Planned:
         """Take a watch for reads of this kind, if possible an existing one. Its store is only for reads."""
@@ -79,7 +79,7 @@ class TakenWatches:
             return self._served(scope, [*(known.scope for known in self.planned), scope], self.planned)
 
     def drop(self, share: Share, reason: str) -> None:
-        """Return a watch, unless another part of the controller uses it."""
+        """Release a watch, unless another part of the controller uses it."""
         with self._lock:
             if any(one.share is share for one in self.planned):
                 return
@@ -117,7 +117,7 @@ class TakenWatches:
         return served
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
-        """Return the watches of a part. Does not block."""
+        """Release the watches of a part. Does not block."""
         shares, gone = {one.share for one in planned}, {id(one) for one in planned}
         with self._lock, self._changing:
             self.planned = [one for one in self.planned if id(one) not in gone]
@@ -143,7 +143,7 @@ class TakenWatches:
         self._stores.setdefault((store.resource.group, store.resource.kind), store)
 
     def release(self, reason: str) -> None:
-        """Return all watches."""
+        """Release all watches."""
         for share in self.shares.values():
             share.release(reason)
         for store in [*self._fed]:

@@ -320,8 +320,7 @@ class Ledger:
         return 0.0 if urgent else max(0.0, self._agenda[0][0] - self.timer())
 
     def take(self, *, urgent: bool) -> Series | None:
-        """Take the series that needs the next request, and set its goal; None if no series is due. `settle` must
-        follow."""
+        """Take the series that needs the next request, and set its goal; None if none is due. `settle` must follow."""
         if self.delay(urgent=urgent) != 0:
             return None
         series = heapq.heappop(self._agenda)[2]
@@ -329,8 +328,8 @@ class Ledger:
         return series
 
     def settle(self, series: Series, result: Result, *, counts: bool = True) -> Lost | None:
-        """Record the outcome of the request. `counts`: count the attempt. Returns why observations are lost; None: they
-        are not."""
+        """Record the outcome of the request. `counts`: count the attempt. Returns why observations are lost; None if
+        none are."""
         if result in (Result.LATER, Result.UNKNOWN):
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts

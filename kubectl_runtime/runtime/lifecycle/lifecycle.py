@@ -229,8 +229,7 @@ class Lifecycle:
     override its hooks. Safe to use from any thread."""
 
     def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
-        """`name`: for thread names. `grace`: seconds of a stop that names no time. `prefix`: the beginning of log
-        lines."""
+        """`name`: for thread names. `grace`: seconds of a stop that names no time. `prefix`: begins log lines."""
         self._shutdown = shutdown
         self._grace = grace
         self._prefix = prefix
@@ -294,13 +293,12 @@ class Lifecycle:
     # --- what begins the stop ---
 
     def begin_stop(self, reason: str, grace: float) -> None:
-        """Begin a stop that takes at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
+        """Begin a stop of at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
         block."""
         self._shutdown.begin(reason, grace)
 
     def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
-        """Begin a stop because the part `what` failed. It takes at most `grace` seconds (default: the grace period).
-        Does not block."""
+        """Begin a stop because `what` failed, within `grace` seconds (default: the grace period). Does not block."""
         with self._noting:
             is_first = self.error is None
             if is_first:
@@ -337,8 +335,7 @@ class Lifecycle:
     # --- waiting for the end ---
 
     def serve(self, grace: float) -> None:
-        """Block until a signal, a token or a failure begins the stop, then stop within `grace` seconds. See the
-        module."""
+        """Block until the stop begins for any reason, then stop within `grace` seconds. See the module."""
         try:
             obeyed = self.obeys_signals
             self.obey_signal()
@@ -372,8 +369,7 @@ class Lifecycle:
             self.raise_error()
 
     def stop(self, timeout: float = DEFAULT_GRACE) -> Sequence[object]:
-        """Stop within `timeout` seconds. Blocks. Returns the parts that are stuck. Subclasses implement it with
-        `_stop`."""
+        """Stop within `timeout` seconds. Blocks. Returns the parts that are stuck. Subclasses call `_stop`."""
         raise NotImplementedError
 
     def _stop(self, timeout: float) -> bool:
@@ -409,8 +405,8 @@ class Lifecycle:
     # --- the engine ---
 
     def _launch(self, start: Callable[[], None]) -> None:
-        """Register the hooks and call `start`. If `start` raises, the exception is raised after everything has stopped
-        again."""
+        """Register the hooks and call `start`. If `start` raises, everything is stopped before the exception is
+        raised."""
         self._process = os.getpid()
         self._was_launched = True
         for callback in (self._signals.release, self._log_stopping, self._begin_ending):

@@ -127,8 +127,7 @@ class _ProcessSignals:
             self.restore()
 
     def restore(self) -> None:
-        """Restore the previous handlers, except for signals for which the program has installed another handler
-        since."""
+        """Restore the previous handlers, except where the program has installed another handler since."""
         if self._installed:
             self._installed = False
             for number, previous in self.previous.items():

@@ -1,5 +1,4 @@
-"""The status page `/debug`: its access rules (`DebugPage`), its requests (`DebugApplication`), its contents
-(`DebugState`).
+"""The status page `/debug`: access rules (`DebugPage`), requests (`DebugApplication`), contents (`DebugState`).
 
     client                                           answer
     a process of this host, `kubectl port-forward`   the page

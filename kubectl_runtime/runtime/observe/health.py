@@ -203,8 +203,7 @@ class HealthServer:
         status page at `/debug`, and configures which clients may see it. `debugged`: the contents of that page
         (default: the controllers that `watch` added). `routes`: WSGI applications of the program by path, for requests
         to the path and below it; their PATH_INFO is the whole path. `traffic`: the request counts of the page. `limit`:
-        seconds that a client may take to send its request, and to read the answer; the default is Prometheus' scrape
-        timeout.
+        seconds in which a request must arrive, and again for the answer; the default is Prometheus' scrape timeout.
 
         Raises RequestError for an invalid address, a limit of 0 seconds or less, a name that is taken or has a slash,
         and a check that is not callable. Listens only after `start`.

@@ -341,8 +341,8 @@ class Context(Generic[T_co]):
 
     def read(self, kind: Any, name: Any, *, value: Any = None) -> Any:
         """Read an object by ref, or by name in the namespace of the object to reconcile. Returns None if it does not
-        exist. The object to reconcile then depends on the object read, and runs again when the latter appears, changes
-        or is deleted.
+        exist. The object to reconcile then depends on the read object, and runs again when the read object appears,
+        changes or is deleted.
 
         With `value`, a path such as `"data.tls.crt"` or a function of the object, the object to reconcile runs again
         only when that value changes. The reads of a successful run replace the earlier reads; a failed run adds its
