@@ -165,8 +165,8 @@ def test_a_port_that_is_taken_is_an_error_of_the_start_before_anything_runs(clie
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         manager = Manager(client, serve=f"127.0.0.1:{port}").add_runnable(lambda stop: ran.append("ran"), "one")
-        with pytest.raises(OSError, match=rf"cannot listen at 127\.0\.0\.1:{port}: Address already in use; it is for "
-                                          r"health and metrics, and serve= of the Manager"):
+        with pytest.raises(OSError, match=rf"cannot listen at 127\.0\.0\.1:{port}: Address already in use; this "
+                                          r"address is for health and metrics; set another one by serve= of the"):
             manager.start()
     assert ran == []
 

@@ -479,7 +479,7 @@ def test_fields_are_checked_before_anything_is_sent(world: World) -> None:
     before = len(world.server.requests)
     given = Work(name="a", spec={})
     for said, words in (({"phas": "x"}, "no field phas (did you mean 'phase'?)"), ({"done": "many"}, "text"),
-                        ({"conditions": []}, "one by one"), ({"nothing": 1}, "no field nothing")):
+                        ({"conditions": []}, "pass conditions by position"), ({"nothing": 1}, "no field nothing")):
         with pytest.raises(RequestError) as caught:
             tell(world, obj=world.get(), **said)
         assert words in str(caught.value)

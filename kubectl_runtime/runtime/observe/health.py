@@ -174,7 +174,7 @@ CONNECTIONS = 128
 IDLE = 1.0
 """Seconds that `stop` waits for requests in progress: checks are user code and may never return."""
 
-_USE = "this address is for health and metrics; set another one by serve= of the Manager, or for the HealthServer"
+_USE = "this address is for health and metrics; set another one by serve= of the Manager, or in HealthServer"
 
 
 class HealthServer:

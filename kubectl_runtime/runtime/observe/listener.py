@@ -100,8 +100,7 @@ class ListenAddress:
                         raise
             return socket.create_server(("", self.port), backlog=BACKLOG)  # no IPv6
         except OSError as error:
-            # Not the error's own text, which repeats the address. A host name that does not resolve has no errno above
-            # 0.
+            # Not the error's own text, which repeats the address. For an unknown host name, errno is not above 0.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise OSError(error.errno, f"cannot listen at {self}: {why}{use and f'; {use}'}") from error
 
@@ -208,8 +207,8 @@ class _Exchange(ServerHandler):
 
     def send_preamble(self) -> None:
         self._served.begin_writing()
-        # An unread body would be taken for the next request. An answer without a length lasts until the connection
-        # ends.
+        # An unread body would be taken for the next request. The connection's end is the end of an answer without
+        # length.
         self.is_last = (self.is_last or self._served.is_draining or self._body.left > 0
                         or "Content-Length" not in self.headers)
         super().send_preamble()

@@ -417,7 +417,7 @@ class WebhookSeries:
         self.in_flight = dict.fromkeys(self.in_flight, 0)
 
     def values(self) -> Iterator[tuple[Family, Row]]:
-        """All series with their present values."""
+        """All series with their current values."""
         with self.lock:
             counts, in_flight = dict(self._counts), dict(self.in_flight)
             latencies = {webhook: spread.copy() for webhook, spread in self._latencies.items()}

@@ -171,7 +171,7 @@ def test_the_api_of_an_object_without_a_namespace_is_not_guessed(world: World,
 
     def look(obj: Namespace, ctx: Context[None]) -> None:
         assert ctx.api(Namespace).get("a").name == ctx.api(Node).place.path("a").rpartition("/")[2]
-        with pytest.raises(RequestError, match=r"is in no namespace: ctx\.api\(Pod\)"):
+        with pytest.raises(RequestError, match=r"is in no namespace, so ctx\.api\(Pod\)"):
             ctx.api(Pod)
 
     with caplog.at_level(logging.ERROR):

@@ -456,7 +456,7 @@ def test_a_run_has_a_deadline_that_its_stop_token_keeps_and_one_that_is_late_is_
     assert seen[0][0] == seen[0][1]
     assert seen[0][2] is False
     assert seen[1:] == [(False, 4.0), (True, 10.0, "its time is up")]
-    assert "Parent default/a: took 11.0 s, longer than the 10.0 s" in caplog.text
+    assert "Parent default/a: took 11.0 s, longer than the run_timeout of 10.0 s" in caplog.text
 
 
 def test_without_a_run_timeout_there_is_no_deadline() -> None:

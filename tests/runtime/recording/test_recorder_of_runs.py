@@ -94,7 +94,7 @@ def test_a_controller_with_threads_writes_in_its_own_and_ends_it(tmp_path: Path)
             for number in range(20):
                 maps.create(ConfigMap(name=f"m{number}"))
             server.requests.wait_for(20, "patch", resource="secrets", timeout=30)
-            with pytest.raises(RequestError, match="another controller records there"):
+            with pytest.raises(RequestError, match="another controller is recording into this file"):
                 build(client, path, name="second").start()
     assert not any(" recorder" in thread.name for thread in threading.enumerate())
     found = lines(path)
