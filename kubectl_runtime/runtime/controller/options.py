@@ -54,7 +54,7 @@ class Debounce(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         quiet = duration_of("debounce", self.quiet)
         if self.max_wait is not None and duration_of("max_wait", self.max_wait) < quiet:
-            raise RequestError(f"debounce ({self.quiet}) must be at most max_wait ({self.max_wait})")
+            raise RequestError(f"debounce must be at most max_wait ({self.max_wait}), not {self.quiet}")
 
     @property
     def limit(self) -> float | None:
