@@ -171,7 +171,7 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(client: Client, ser
     with pytest.raises(RequestError, match="not a CustomResource class"):
         apply_crd(client, ConfigMap)  # type: ignore[type-var, arg-type]
     for no_time in (0, -1, float("nan"), "30"):
-        with pytest.raises(RequestError, match=r"timeout (must be more than 0|is) seconds"):
+        with pytest.raises(RequestError, match=r"timeout must be (more than 0 )?seconds"):
             apply_crd(client, Gadget, timeout=no_time)  # type: ignore[arg-type]
     assert len(server.requests) == 0
 

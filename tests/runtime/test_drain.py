@@ -205,7 +205,7 @@ def test_a_node_that_is_not_there_is_an_error(cluster):
 
 @pytest.mark.parametrize("timeout", [0, -1, "10", True])
 def test_a_timeout_that_leaves_no_time_is_refused_before_the_node_is_cordoned(cluster, timeout):
-    with pytest.raises(RequestError, match=r"drain node n1: timeout (must be more than 0|is) seconds"):
+    with pytest.raises(RequestError, match=r"drain node n1: timeout must be (more than 0 )?seconds"):
         drain(cluster.client, "n1", timeout=timeout)
     assert len(cluster.server.requests) == 0
 

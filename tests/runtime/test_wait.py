@@ -427,7 +427,7 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(
     for no_time in (0, -1, float("nan"), timedelta(0), None, "1", True):
         for wait in (lambda time: await_condition(maps, "a", conditions.is_created, timeout=time),
                      lambda time: delete_and_finalize(maps, "a", timeout=time)):
-            with pytest.raises(RequestError, match=r"timeout (must be more than 0|is) seconds"):
+            with pytest.raises(RequestError, match=r"timeout must be (more than 0 )?seconds"):
                 wait(no_time)
     for no_condition in (None, True, ConfigMap(name="a")):
         with pytest.raises(RequestError, match="is not a condition"):

@@ -130,7 +130,7 @@ def test_whole_and_a_view_in_the_configuration_are_refused_and_so_is_a_text_for_
     with pytest.raises(RequestError, match="selects only parts of objects"):
         World(job, build=lambda made: made.owns(Api.all(made.plan().client, Job), whole=True,
                                                 watch=WatcherConfig(fields=view)))
-    with pytest.raises(RequestError, match="whole='no'"):
+    with pytest.raises(RequestError, match="whole must be True or False, not 'no'"):
         World(job, build=lambda made: made.owns(Api.all(made.plan().client, Job), whole="no"))  # type: ignore[arg-type]
 
 

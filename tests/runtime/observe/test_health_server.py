@@ -241,7 +241,7 @@ def test_a_stop_in_the_child_of_a_fork_leaves_the_parents_server_alone(server: H
 
 @pytest.mark.parametrize("limit", [0, -1, "10", True])
 def test_a_limit_that_leaves_no_time_is_refused(limit: object) -> None:
-    with pytest.raises(RequestError, match=r"limit (must be more than 0|is) seconds"):
+    with pytest.raises(RequestError, match=r"limit must be (more than 0 )?seconds"):
         HealthServer(("127.0.0.1", 0), limit=limit)
 
 
