@@ -134,7 +134,7 @@ def _look_before(there: CustomResourceDefinition | None, definition: dict[str, A
     more = f"\n    and {len(found) - _MOST_LOSSES} more" if len(found) > _MOST_LOSSES else ""
     if any(loss.kind == "downgrade" for loss in found) and not allow_downgrade:
         raise DowngradeError(f"apply {there.ref}: the definition on the server is newer; allow_downgrade=True applies "
-                             f"the older one all the same, which removes:{told}{more}", found)
+                             f"the older one anyway, which removes:{told}{more}", found)
     log.warning("apply %s removes parts of the definition on the server:%s%s", there.ref, told, more)
 
 

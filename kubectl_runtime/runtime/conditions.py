@@ -234,8 +234,8 @@ def is_deleted(uid: str) -> Condition:
     """The condition that the object with this `uid` no longer exists: no object has its name, or a new object does.
     Raises RequestError for a `uid` that is not a non-empty text."""
     if not (isinstance(uid, str) and uid):
-        raise RequestError("is_deleted needs the uid of the object that is to be deleted, is_deleted(obj.uid), of an "
-                           "object that came from the server")
+        raise RequestError("is_deleted needs the uid of an object that came from the server: "
+                           "is_deleted(obj.uid)")
     return Described(f"is_deleted({uid})", lambda obj: obj is None or obj.uid != uid)
 
 

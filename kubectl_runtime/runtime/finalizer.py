@@ -222,7 +222,7 @@ def _check_bare_name(name: str, resource: ApiResource) -> None:
     if name not in _warned:
         _warned.add(name)
         log.warning("The finalizer %r has no path: the API prefers a domain, a slash and a name, as in '%s/cleanup'. "
-                    "Objects that have the old one must lose it before it is renamed", name, name)
+                    "Before you rename it, remove the old finalizer from all objects", name, name)
 
 
 _warned: set[str] = set()

@@ -523,7 +523,7 @@ class RunRecorder:
                 self.lost += too_long
         except OSError as error:
             self._dead = True
-            log.error("the recording of controller %s ends: %s cannot be written: %s", self._controller, self._path,
+            log.error("ended the recording of controller %s: cannot write %s: %s", self._controller, self._path,
                       error)
 
     def close(self, reason: str, timeout: float) -> None:
@@ -537,7 +537,7 @@ class RunRecorder:
         if self._thread is not None:
             self._thread.join(max(0.1, timeout))
             if self._thread.is_alive():
-                log.warning("the recording of controller %s is not complete: %s is too slow", self._controller,
+                log.warning("the recording of controller %s is not complete: writing %s is too slow", self._controller,
                             self._path)
                 return
         self.pump()

@@ -137,7 +137,8 @@ class SyncGate:
             return None
         waited = now - self._since
         if self._timeout is not None and waited >= self._timeout:
-            raise SyncTimeoutError(f"not complete after {waited:.0f} s, so nothing can be reconciled: {self.missing()}")
+            raise SyncTimeoutError(f"stores are not complete after {waited:.0f} s, so nothing is reconciled: "
+                                   f"{self.missing()}")
         if now >= self._warn_at:
             self._warn_at = now + WARN_EVERY
             self._logger.warning("nothing is reconciled yet, after %.0f s: waiting for %s", waited, self.missing())

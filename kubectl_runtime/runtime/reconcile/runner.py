@@ -121,7 +121,7 @@ class ThreadExecutor:
                 interrupted = True
                 if self._closed:  # the interrupt may have lost the None that ends this thread
                     self._work.put(None)
-                log.error("thread %r was interrupted from outside by %s; it goes on",
+                log.error("thread %r was interrupted from outside by %s; the thread continues",
                           threading.current_thread().name, described(error), exc_info=error)
 
     def _perform(self, work: Work) -> None:
