@@ -21,7 +21,7 @@ from kubectl_runtime import Api, BoundController, Client, LeaderElection, Manage
 from kubectl_runtime.objects import LabelSelector
 from kubectl_runtime.resources import ConfigMap, Namespace, NetworkPolicy, Secret, StatefulSet
 from kubectl_runtime.testing import perturb
-from tests.examples.programs import ROOT
+from tests.examples.programs import ROOT, blocks
 
 at = pytest.mark.parametrize("only", ["crash-after-1", pytest.param(None, marks=pytest.mark.long, id="each point")])
 
@@ -135,4 +135,21 @@ def test_the_secret_syncer(only: str | None) -> None:
         syncs.delete("s")
 
     report = perturb(build, story, only=only)
+    assert report.ok, str(report)
+
+
+@at
+@pytest.mark.timeout(400)
+def test_the_guide_for_client_go(only: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    sites = ModuleType("sites_operator")
+    monkeypatch.setitem(sys.modules, "sites_operator", sites)
+    exec(blocks(ROOT / "examples/guides/coming-from/client-go.md", "python")[0], vars(sites))
+
+    def story(client: Client) -> None:
+        api = Api.namespaced(client, sites.Site, "default")
+        api.create(sites.Site(name="a", spec=sites.SiteSpec("nginx:1")))
+        for image in ("nginx:2", "nginx:3"):
+            api.patch("a", Patch.merge({"spec": {"image": image}}))
+
+    report = perturb(sites.manager, story, only=only)
     assert report.ok, str(report)

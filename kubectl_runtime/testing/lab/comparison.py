@@ -13,6 +13,8 @@ Objects are compared without values that differ between any two clusters:
 - a time anywhere becomes `<time>`, the ID of a container `<container>`
 - a name that the server generated becomes `prefix*`, also where another object mentions it
 - conditions, owner references and finalizers are sorted
+- numbers and addresses that depend on how many rollouts came before are left out (`ROLLOUTS`), and so are the objects
+  that keep earlier rollouts (`HISTORY`): a level-triggered controller may skip an intermediate state
 """
 from __future__ import annotations
 
@@ -38,6 +40,20 @@ State = tuple[int, dict[str, dict[str, Version]]]
 Ignored = tuple[tuple[str, ...], ...]
 """Paths of fields that are not compared, in objects of every kind."""
 
+_REVISION = ("metadata", "annotations", "deployment.kubernetes.io/revision")
+ROLLOUTS: dict[str, Ignored] = {
+    "deployments.apps": (_REVISION,),
+    "replicasets.apps": (_REVISION, ("metadata", "annotations", "deployment.kubernetes.io/revision-history")),
+    "daemonsets.apps": (("metadata", "annotations", "deprecated.daemonset.template.generation"),),
+    "pods": (("metadata", "labels", "pod-template-generation"), ("status", "podIP"), ("status", "podIPs")),
+    "endpoints": (("subsets", "addresses", "ip"), ("subsets", "notReadyAddresses", "ip")),
+    "endpointslices.discovery.k8s.io": (("endpoints", "addresses"),),
+}
+"""By kind, the fields whose values depend on the number of earlier rollouts."""
+
+HISTORY = {"replicasets.apps": ("Deployment",), "controllerrevisions.apps": ("StatefulSet", "DaemonSet")}
+"""By kind, the owners for which objects of this kind keep earlier rollouts. A ReplicaSet with replicas is in use."""
+
 
 def _remove(value: Any, path: tuple[str, ...]) -> None:
     """Remove the value at `path`; `path` passes through every item of a list."""
@@ -49,6 +65,13 @@ def _remove(value: Any, path: tuple[str, ...]) -> None:
             value.pop(path[0], None)
         else:
             _remove(value.get(path[0]), path[1:])
+
+
+def _is_history(resource: str, version: Version) -> bool:
+    """Whether the object only keeps an earlier rollout of its owner."""
+    if not any(owner.get("kind") in HISTORY.get(resource, ()) for owner in version.owners):
+        return False
+    return not (version.decode().get("spec") or {}).get("replicas")
 
 
 class Forms:
@@ -68,8 +91,8 @@ class Forms:
         for key, bucket in end[1].items():
             for version in bucket.values():
                 identity = identity_of(key, version)
-                if identity[0] not in PASSING:
-                    self.objects.setdefault(self.name(identity), []).append(self.form(version))
+                if identity[0] not in PASSING and not _is_history(identity[0], version):
+                    self.objects.setdefault(self.name(identity), []).append(self.form(identity[0], version))
         for forms in self.objects.values():
             forms.sort(key=repr)
 
@@ -78,20 +101,20 @@ class Forms:
         resource, namespace, name = identity
         return resource, self._text(namespace), self._text(name)
 
-    def form(self, version: Version) -> Any:
-        """The comparable form of the object."""
+    def form(self, resource: str, version: Version) -> Any:
+        """The comparable form of the object, whose kind is `resource`."""
         found = self._cache.get(id(version))
         if found is None:
-            found = self._cache[id(version)] = self._of(version.decode())
+            found = self._cache[id(version)] = self._of(version.decode(), (*self._ignored, *ROLLOUTS.get(resource, ())))
         return found
 
-    def _of(self, obj: dict[str, Any]) -> Any:
+    def _of(self, obj: dict[str, Any], ignored: Ignored) -> Any:
         metadata = dict(obj.pop("metadata", {}))
         generation = metadata.get("generation")
         deleting = metadata.pop("deletionTimestamp", None) is not None
         for name in _DROPPED:
             metadata.pop(name, None)
-        for path in self._ignored:
+        for path in ignored:
             _remove(obj if path[0] != "metadata" else metadata, path if path[0] != "metadata" else path[1:])
         form = self._value({"metadata": metadata, **obj}, generation)
         if deleting:
@@ -164,7 +187,7 @@ class Outcome:
 
     def states(self, entry: Entry) -> list[tuple[Identity, Any]]:
         """The names and forms that a write produced; the form is None for a deleted object."""
-        return [(self.forms.name(identity), None if version is None else self.forms.form(version))
+        return [(self.forms.name(identity), None if version is None else self.forms.form(identity[0], version))
                 for identity, version in entry.made]
 
 

@@ -17,6 +17,7 @@ from kubectl_runtime import (
     Config,
     Controller,
     Manager,
+    Patch,
     RequestError,
     apply_crd,
     predicates,
@@ -357,3 +358,55 @@ def test_code_that_waits_for_the_real_time_is_named(capsys: pytest.CaptureFixtur
     with naming_what_blocks(30):
         pass
     assert capsys.readouterr().err == ""
+
+
+WORKLOADS: dict[str, dict[str, Any]] = {"Deployment": {"replicas": 2}, "DaemonSet": {},
+                                        "StatefulSet": {"serviceName": "a", "replicas": 2}}
+
+
+def rolling(kind: str, *, skips: bool = True) -> Any:
+    """Builds a controller of things, which have a workload of `kind` with their image, and a Service. If not `skips`,
+    it leaves an image out that is not the next one."""
+    def reconcile(obj: Any, ctx: Any) -> Action:
+        image, labels = obj["spec"]["image"], {"app": obj.name}
+        there = Api.namespaced(ctx.client, ApiResource("apps", "v1", kind, f"{kind.lower()}s"), "default").get_opt("a")
+        before = int(there["spec"]["template"]["spec"]["containers"][0]["image"][-1]) if there else 0
+        if not skips and int(image[-1]) > before + 1 > 1:
+            return Action.await_change()
+        ctx.ensure(obj, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+                         "spec": {"selector": labels, "ports": [{"port": 80}]}})
+        ctx.ensure(obj, {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}, "spec": {
+            **WORKLOADS[kind], "selector": {"matchLabels": labels}, "template": {
+                "metadata": {"labels": labels}, "spec": {"containers": [{"name": "web", "image": image}]}}}})
+        return Action.await_change()
+
+    return lambda client: Controller(Api.all(client, THINGS)).bind(reconcile)
+
+
+def images(*numbers: int) -> Any:
+    """A story that gives a thing one image after the other."""
+    def story(client: Client) -> None:
+        apply_crd(client, THING)
+        things = Api.namespaced(client, THINGS, "default")
+        things.create({"metadata": {"name": "a"}, "spec": {"image": f"web:{numbers[0]}"}})
+        for number in numbers[1:]:
+            things.patch("a", Patch.merge({"spec": {"image": f"web:{number}"}}))
+
+    return story
+
+
+@pytest.mark.parametrize(("kind", "numbers"), [("Deployment", (1, 2, 3)), ("Deployment", (1, 2, 1)),
+                                               ("StatefulSet", (1, 2, 3)), ("DaemonSet", (1, 2, 3))])
+def test_an_image_that_a_controller_never_saw_is_no_difference(kind: str, numbers: tuple[int, ...]) -> None:
+    report = perturb(rolling(kind), images(*numbers), faults={MISSED})
+    assert report.ok, str(report)
+    assert report.runs > len(numbers)
+
+
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_another_image_at_the_end_is_a_difference(kind: str) -> None:
+    report = perturb(rolling(kind, skips=False), images(1, 2, 3), faults={MISSED})
+    assert report.first_divergence is not None
+    lines = report.first_divergence.difference
+    assert f"{kind.lower()}s.apps default/a: spec.template.spec.containers.0.image is 'web:1', not 'web:3'" in lines
+    assert any(line.startswith("pods default/a-") for line in lines)
