@@ -136,6 +136,7 @@ TOPICS = {
         "elect": ("manager.elector", TOP),
         "LeaderElection": ("manager.leases", TOP),
         "Manager": ("manager.manager", TOP),
+        "RunningManager": ("manager.running", TOPIC),
         "Sharding": ("manager.sharding", TOP),
     },
     "manifests": {

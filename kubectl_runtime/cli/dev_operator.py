@@ -90,13 +90,30 @@ def _install(client: Client) -> None:
         print(f"installed {kind}: kubectl get {kind} --all-namespaces", flush=True)
 
 
+class _Announcement:
+    """Prints the addresses of health, metrics and the status page. A server of the manager, so that it starts once the
+    manager's own server listens, and not at all if that server cannot listen."""
+
+    name = "the announcement of addresses"
+
+    def __init__(self, manager: Manager, metrics: str) -> None:
+        self._manager, self._metrics = manager, metrics
+
+    def start(self) -> None:
+        """Print them."""
+        host = (self._manager.serve or "").rpartition(":")[0] or "127.0.0.1"
+        url = f"http://{host}:{self._manager._running.port}"
+        print(f"serves {url}/readyz, /healthz{self._metrics}", flush=True)
+        if self._manager.debug is not None:
+            print(f"shows what it does: {url}/debug, or kubectl-runtime top {url}", flush=True)
+
+    def stop(self, _timeout: float) -> None:
+        """There is nothing to stop."""
+
+
 def _announce(metrics: str, manager: Manager) -> None:
     if manager.serve is not None:
-        host, _, port = manager.serve.rpartition(":")
-        url = f"http://{host or '127.0.0.1'}:{port}"
-        print(f"serves {url}/readyz, /healthz{metrics}", flush=True)
-        if manager.debug is not None:
-            print(f"shows what it does: {url}/debug, or kubectl-runtime top {url}", flush=True)
+        manager.add_server(_Announcement(manager, metrics))
 
 
 def _line(file: int) -> bytes:

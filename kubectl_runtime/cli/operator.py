@@ -88,7 +88,7 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
         except KubeError:
             raise
         except Exception as error:
-            raise CommandError(_why_it_ended(error, manager.serve)) from error
+            raise CommandError(_why_it_ended(error, manager)) from error
 
 
 def tell_of_replicas(manager: Manager, config: Config) -> None:
@@ -98,13 +98,14 @@ def tell_of_replicas(manager: Manager, config: Config) -> None:
                  "them works at a time", FLAGS["name"])
 
 
-def _why_it_ended(error: Exception, serve: str | None) -> str:
-    """`serve`: the address of the manager's own server."""
-    said = error.strerror if isinstance(error, OSError) else None
+def _why_it_ended(error: Exception, manager: Manager) -> str:
+    serve, said = manager.serve, error.strerror if isinstance(error, OSError) else None
     if said and said.startswith("cannot listen at"):
         told = said.partition("; ")[0]
         if serve is None or not said.startswith(f"cannot listen at {serve}:"):
             return f"{told}; the program sets where its own servers listen, as in WebhookServer(app, ':9444')"
+        if manager._sets_serve:
+            return f"{told}; the program's own Manager has serve={serve!r}: change it there, or leave it out"
         return f"{told}; --health-probe-bind-address sets another address, or 0 for none"
     return f"the operator has failed, as the log says: {described(error)}"
 

@@ -2,4 +2,5 @@
 from kubectl_runtime.manager.elector import elect as elect
 from kubectl_runtime.manager.leases import LeaderElection as LeaderElection
 from kubectl_runtime.manager.manager import Manager as Manager
+from kubectl_runtime.manager.running import RunningManager as RunningManager
 from kubectl_runtime.manager.sharding import Sharding as Sharding

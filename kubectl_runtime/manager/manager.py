@@ -40,7 +40,7 @@ from kubectl_runtime.manager.serving import (
     Server,
     expect_ready,
     metrics_of,
-    servers_for,
+    server_for,
 )
 from kubectl_runtime.manager.sharding import Sharding, check_divisible
 from kubectl_runtime.runtime.controller.controller import BoundController, Controller
@@ -226,6 +226,7 @@ class Manager:
         if not hasattr(client, "with_layer"):
             raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
         defaults = current_defaults.get()
+        self._sets_serve = not isinstance(serve, _Unsaid)  # the command line cannot change it then
         leader, serve, debug = defaults.for_leader(leader), defaults.for_serve(serve), defaults.for_debug(debug)
         if leader is not None and not isinstance(leader, LeaderElection):
             raise RequestError(f'leader={leader!r} is not a LeaderElection: LeaderElection("my-operator")')
@@ -454,10 +455,10 @@ class Manager:
             members = list(self._members.values())
         view = ManagerView(self._running, self._lock, self._current_members, sharded=self._sharding is not None,
                            given=self._checks, servers=self._servers)
-        own = () if self._address is None else servers_for(
+        own = None if self._address is None else server_for(
             self._address, view.ready_checks, self._why_not_alive, metrics_of(self._client) if self._metrics else None,
             self._debug, view, dict(self._routes), self._client)
-        self._running.launch([*own, *self._servers], members, foreground=foreground)
+        self._running.launch(own, self._servers, members, foreground=foreground)
         return self._running
 
     def _why_not_alive(self) -> str:

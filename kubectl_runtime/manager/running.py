@@ -30,15 +30,21 @@ from functools import partial
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import KubeError, RequestError
 from kubectl_runtime.core.base.guard import described, guarded_logger
-from kubectl_runtime.core.base.threads import Duration, Thread, seconds
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Duration, Thread, seconds
 from kubectl_runtime.core.scope import StopToken
 from kubectl_runtime.manager.elector import LeaderLock, NotLeaderError
 from kubectl_runtime.manager.members import ABORT_GRACE, LeadershipLost, Member, ShardMembership
 from kubectl_runtime.manager.serving import LEAST_SECONDS, Checks, Server, ServerGroup
 from kubectl_runtime.manager.sharding import Sharding
+from kubectl_runtime.runtime.controller.housekeeping import SyncTimeoutError
+from kubectl_runtime.runtime.controller.plan import ControllerError
 from kubectl_runtime.runtime.lifecycle.lifecycle import Lifecycle, Phase, Shutdown, StillRunning, join
+from kubectl_runtime.runtime.observe.health import HealthServer
 
 log = guarded_logger(__name__)
+
+LOOK = 0.05
+"""Seconds between two looks of `wait_until_ready`."""
 
 
 class Candidacy:
@@ -117,6 +123,7 @@ class RunningManager(Lifecycle):
         self._leads = False
         self._members: list[Member] = []
         self._servers = ServerGroup(self._log)
+        self._own: HealthServer | None = None
         self._candidacy = Candidacy(lock, self._shutdown.draining, lead=self._lead, lost=self._lost,
                                     failed=partial(self.fail, "the leader election"))
         self.part = ShardMembership(client, sharding, grace, failed=partial(self.fail, "the sharding"))
@@ -137,6 +144,18 @@ class RunningManager(Lifecycle):
         reasons += [reason for member in members if (reason := member.why_not_ready())]
         reasons += [f"check {name}: {reason}" for name, reason in self.failing_checks().items()]
         return "; ".join(reasons)
+
+    def wait_until_ready(self, timeout: Duration | None = None) -> None:
+        """Block until the manager is ready, at most `timeout` seconds of real time; a standby can be ready. Raises
+        SyncTimeoutError after that, with the reason; ControllerError when the manager ends before."""
+        pause = StopToken()  # never set
+        until = None if timeout is None else SYSTEM_CLOCK.monotonic() + seconds(timeout)
+        while reason := self.why_not_ready:
+            if self._is_elsewhere or self._shutdown.draining.is_set():
+                raise ControllerError(f"the manager ended ({reason}) before it was ready") from self.error
+            if until is not None and SYSTEM_CLOCK.monotonic() >= until:
+                raise SyncTimeoutError(f"the manager is not ready after {seconds(timeout or 0):g} s: {reason}")
+            pause.wait(LOOK)
 
     @property
     def why_not_serving(self) -> str:
@@ -167,15 +186,23 @@ class RunningManager(Lifecycle):
         """The shards that this replica works for now, counted from 0; none without a sharding."""
         return self.part.shards
 
-    def launch(self, servers: Sequence[Server], members: Sequence[Member], *, foreground: bool) -> None:
-        """Start everything, servers first. `foreground`: the caller will wait in `serve`.
+    @property
+    def port(self) -> int | None:
+        """The port of `/healthz`, `/readyz` and `/metrics`, also where `serve` has port 0; None without a server."""
+        return None if self._own is None else self._own.port
+
+    def launch(self, own: HealthServer | None, servers: Sequence[Server], members: Sequence[Member], *,
+               foreground: bool) -> None:
+        """Start everything: `own`, the server of health and metrics, then `servers`, then the members. `foreground`:
+        the caller will wait in `serve`.
 
         Blocks until the servers listen. Raises what a server raises, after the started servers have stopped.
         """
         if foreground and threading.current_thread() is threading.main_thread():
             self._signals.install()
         try:
-            self._servers.start(servers)
+            self._own = own
+            self._servers.start([*(() if own is None else (own,)), *servers])
         except BaseException:
             self._signals.close()
             raise

@@ -6,7 +6,7 @@ stands by, and while it drains.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -100,23 +100,20 @@ class ServerGroup:
                 log.error("manager: %s did not stop well: %s", server.name, described(error), exc_info=error)
 
 
-def servers_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
-                why_not_alive: Callable[[], str], metrics: Scraped | None, debug: DebugPage | None,
-                debugged: Debugged, routes: Mapping[str, WSGIApplication],
-                client: Client) -> Sequence[Server]:
-    """The servers of `Manager(serve=...)`: `/healthz`, `/readyz`, `/metrics` with `metrics`, `/debug` as `debug` says,
+def server_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
+               why_not_alive: Callable[[], str], metrics: Scraped | None, debug: DebugPage | None,
+               debugged: Debugged, routes: Mapping[str, WSGIApplication], client: Client) -> HealthServer:
+    """The server of `Manager(serve=...)`: `/healthz`, `/readyz`, `/metrics` with `metrics`, `/debug` as `debug` says,
     and the program's own `routes`. `ready_checks` returns the current checks of `/readyz`; `why_not_alive` returns what
     only a restart of the process can repair; neither blocks.
 
-    The manager calls this function once, before it starts the servers. Only this module knows both the manager and its
-    servers.
+    The manager calls this function once, before it starts the server. Only this module knows both the manager and its server.
     """
     traffic = None if debug is None else Traffic(client.clock)
     if traffic is not None:
         observe_too(client.observer, traffic)
-    return [HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged,
-                         routes=routes, traffic=traffic, checks=ready_checks,
-                         live_checks={"manager": OwnCheck(why_not_alive)})]
+    return HealthServer((address.host, address.port), metrics=metrics, debug=debug, debugged=debugged, routes=routes,
+                        traffic=traffic, checks=ready_checks, live_checks={"manager": OwnCheck(why_not_alive)})
 
 
 def metrics_of(client: Client) -> Scraped:

@@ -120,6 +120,27 @@ def test_an_address_that_is_taken_ends_it_with_status_1(folder: Path, server: Ap
             assert "Traceback" not in program.text
 
 
+@pytest.mark.parametrize("mode", ["cluster", "dev", "option"])
+def test_the_address_of_the_programs_own_manager_is_changed_there(folder: Path, server: ApiServer, mode: str) -> None:
+    """With the option the program sets nothing; otherwise the error must not name an option that is then refused."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        (folder / "serving_operator.py").write_text(
+            "from kubectl_runtime import Manager\n\ndef main(client):\n"
+            f"    return Manager(client{'' if mode == 'option' else f', serve={address!r}'})\n")
+        if mode == "cluster":
+            program = operator(folder, place="serving_operator:main")
+        else:
+            more = ["--health-probe-bind-address", address] if mode == "option" else []
+            program = Program("-m", "kubectl_runtime", "run", "serving_operator:main", "--dev", *more, cwd=folder)
+        with program:
+            program.until("error: ")
+            remedy = ("--health-probe-bind-address sets another address, or 0 for none" if mode == "option" else
+                      f"the program's own Manager has serve={address!r}: change it there, or leave it out")
+            assert program.lines[-1] == f"error: cannot listen at {address}: Address already in use; {remedy}"
+            assert "serves http" not in program.text
+
+
 def test_a_failure_of_the_program_ends_it_with_status_1(folder: Path, server: ApiServer) -> None:
     (folder / "failing_operator.py").write_text(
         "from kubectl_runtime import Manager\n\ndef fail(stop):\n    raise ValueError('no table')\n\n"

@@ -30,7 +30,7 @@ from kubectl_runtime import (
     elect,
 )
 from kubectl_runtime.apiserver.server import ApiServer
-from kubectl_runtime.errors import ControllerError, LeadershipLost, NotLeaderError
+from kubectl_runtime.errors import ControllerError, LeadershipLost, NotLeaderError, SyncTimeoutError
 from kubectl_runtime.manager.running import RunningManager
 from kubectl_runtime.resources import ConfigMap, Secret
 from kubectl_runtime.resources.coordination_v1 import Lease
@@ -721,6 +721,36 @@ def test_a_manager_that_stands_by_shows_the_stores_that_fill(server: ApiServer, 
             assert told["manager"] == {"phase": "standing by", "leader": False, "lease": "default/held"}
             assert told["watches"][0]["complete"]
             assert told["controllers"][0]["counts"]["due"] >= 1
+
+
+def test_the_port_that_the_system_has_chosen(client: Client) -> None:
+    with Manager(client, serve=ANY_PORT).start() as running:
+        assert running.port
+        assert f"127.0.0.1:{running.port}" == address_of(running)
+        assert requests.get(f"http://127.0.0.1:{running.port}/healthz", timeout=LIMIT).status_code == 200
+    with Manager(client, serve=None).start() as silent:
+        assert silent.port is None
+
+
+def test_waiting_until_it_is_ready_ends_with_the_reason(client: Client) -> None:
+    with Manager(client, serve=None).add(maps(client), nothing).start() as running:
+        running.wait_until_ready(LIMIT)
+        assert running.is_ready
+    with pytest.raises(ControllerError, match=r"the manager ended .* before it was ready"):
+        running.wait_until_ready(LIMIT)
+    late = Manager(client, serve=None)
+    late.add_check("database", lambda: False)
+    with late.start() as running, pytest.raises(SyncTimeoutError, match=r"not ready after 0\.2 s: .*check database"):
+        running.wait_until_ready(0.2)
+
+    def fail(stop: StopToken) -> None:
+        raise ValueError("no table")
+
+    failing = Manager(client, serve=None).add_runnable(fail, "tables")
+    failing.add_check("database", lambda: False)
+    with pytest.raises(ControllerError) as ended:
+        failing.start().wait_until_ready(LIMIT)
+    assert str(ended.value.__cause__) == "no table"
 
 
 def test_without_a_page_it_serves_none(client: Client) -> None:
