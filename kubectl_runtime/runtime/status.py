@@ -236,6 +236,9 @@ def _plain(api: Api[Any], obj: Any, fields: Mapping[str, Any]) -> dict[str, Any]
             if key not in types:
                 raise RequestError(f"{_named(obj)}: its status has no field {name}{did_you_mean(name, [*names])}")
             hint = types[key]
+        if key in found:
+            raise RequestError(f"{_named(obj)}: two values of the field {key} are given, by its name in the class and "
+                               "by its name in the API: which one is it?")
         found[key] = None if value is None else to_plain(value, hint, omit=Omit.DEFAULTS, path=f"$.status.{key}")
     return found
 

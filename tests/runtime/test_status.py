@@ -497,6 +497,26 @@ def test_fields_are_checked_before_anything_is_sent(world: World) -> None:
     assert len(world.server.requests.select("patch")) == 0 < before
 
 
+@pytest.mark.parametrize("fields", [
+    {"observedGeneration": 4, "observed_generation": 5}, {"observed_generation": 5, "observedGeneration": 5},
+    {"observedGeneration": None, "observed_generation": 5}])
+def test_two_spellings_of_one_field_are_refused(world: World, fields: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match="two values of the field observedGeneration are given"):
+        tell(world, obj=world.get(), **fields)
+    assert not world.server.requests.select("patch")
+    assert tell(world, obj=world.get(), observedGeneration=6) is True
+
+
+def test_two_spellings_of_a_field_of_another_class_are_refused(world: World) -> None:
+    pods = Api.namespaced(world.api.client, Pod, "default")
+    pod = pods.create({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    with pytest.raises(RequestError, match="two values of the field podIP are given"):
+        status.report(pods, pod, field_manager="m", pod_ip="10.0.0.1", podIP="10.0.0.2")
+    loose = ApiResource("status.example.com", "v1", "Work", "works")  # declares no fields: any name is its own
+    works = Api.namespaced(world.api.client, loose, "default")
+    assert status.report(works, works.get("a"), field_manager="m", observedGeneration=4, done=5) is True
+
+
 def test_any_api_of_the_kind_will_do(world: World) -> None:
     client = world.api.client
     for number, api in enumerate((Api.all(client, Work), world.api.with_metadata_only(),
