@@ -110,13 +110,17 @@ def _why_it_ended(error: Exception, manager: Manager) -> str:
     return f"the operator has failed, as the log says: {described(error)}"
 
 
-def config_of(options: RunOptions) -> Config:
-    """Return the configuration of the chosen cluster. Raises CommandError, ConfigError."""
+WITHOUT_A_CLUSTER = "Without a cluster, --dev runs it on an API server of its own."
+
+
+def config_of(options: RunOptions, remedy: str = WITHOUT_A_CLUSTER) -> Config:
+    """Return the configuration of the chosen cluster. Raises CommandError, with `remedy` where no cluster is
+    configured; ConfigError."""
     try:
         config = Config.infer(context=options.context) if options.kubeconfig is None else \
             Config.from_kubeconfig(options.kubeconfig, options.context)
     except NotConfiguredError as error:
-        raise CommandError(f"{error} Without a cluster, --dev runs it on an API server of its own.") from None
+        raise CommandError(f"{error} {remedy}") from None
     return config if options.namespace is None else replace(config, default_namespace=options.namespace)
 
 

@@ -27,6 +27,10 @@ from kubectl_runtime.testing.asking import duration
 
 T = TypeVar("T")
 
+WITHOUT_A_CLUSTER = ("--kubeconfig FILE names the kubeconfig, too; `kubectl-runtime run MODULE:NAME --dev` writes that "
+                     "of its own server to .kubectl-runtime/kubeconfig. Without a cluster, --snapshot FILE plans against "
+                     "a file that an earlier plan wrote with --save.")
+
 EPILOG = """\
 examples:
   kubectl-runtime plan operator_of_mine:main                       against the cluster of your kubeconfig
@@ -116,7 +120,7 @@ def _snapshot(options: argparse.Namespace, build: Callable[[Client], Any]) -> Sn
     if options.snapshot is not None:
         return _on_file(options.snapshot, Snapshot.load)
     config = config_of(RunOptions(options.program, kubeconfig=options.kubeconfig, context=options.context,
-                                  namespace=options.namespace[0] if options.namespace else None))
+                                  namespace=options.namespace[0] if options.namespace else None), WITHOUT_A_CLUSTER)
     with Client(config) as client:
         try:
             kinds = [client.discovery.resolve(name).resource for name in options.kind]

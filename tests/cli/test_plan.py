@@ -201,3 +201,15 @@ def test_a_plan_in_which_nothing_ran_says_so(place: Any, capsys: pytest.CaptureF
             Api.namespaced(client, notes, "default").delete(text)
     assert main(["plan", f"{name}:main"]) == 0
     assert "nothing ran: the program has no object to reconcile" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("given", [[], ["--save", "new.json"], ["--kubeconfig", "absent"]])
+def test_without_a_cluster_the_remedies_are_options_of_plan(
+        place: Any, monkeypatch: pytest.MonkeyPatch, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("KUBECONFIG", "absent")
+    assert main(["plan", f"{place[0]}:main", *given]) == 1
+    text = capsys.readouterr().err
+    assert text.startswith("error: no ")
+    for remedy in ("--kubeconfig FILE", ".kubectl-runtime/kubeconfig", "--snapshot FILE"):
+        assert remedy in text
+    assert "--dev runs it" not in text
