@@ -28,8 +28,8 @@ from kubectl_runtime.testing.asking import duration
 T = TypeVar("T")
 
 WITHOUT_A_CLUSTER = ("--kubeconfig FILE names the kubeconfig, too; `kubectl-runtime run MODULE:NAME --dev` writes that "
-                     "of its own server to .kubectl-runtime/kubeconfig. Without a cluster, --snapshot FILE plans against "
-                     "a file that an earlier plan wrote with --save.")
+                     "of its own server to .kubectl-runtime/kubeconfig. Without a cluster, --snapshot FILE plans "
+                     "against a file that an earlier plan wrote with --save.")
 
 EPILOG = """\
 examples:

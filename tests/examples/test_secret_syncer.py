@@ -137,6 +137,30 @@ def test_when_the_sync_goes_its_copies_go_first_and_the_source_stays(cluster: Cl
     assert cluster.at("default").get("token").data == {"t": b"hush"}
 
 
+def test_each_copy_is_applied_once_for_each_change(cluster: Cluster) -> None:
+    targets = [f"n{number}" for number in range(10)]
+    for name in targets:
+        cluster.add_namespace(name)
+    cluster.add_source()
+
+    def count() -> int:
+        patches = cluster.server.requests.select("patch", resource="secrets")
+        found = [one for one in patches if "/namespaces/n" in one.path]
+        cluster.server.requests.clear()
+        return len(found)
+
+    cluster.add_sync(*targets)
+    cluster.sim.settle(30)
+    assert (set(cluster.copies()), count()) == (set(targets), 10)
+    cluster.at("default").patch("token", Patch.merge({"stringData": {"t": "new"}}))
+    cluster.sim.settle(30)
+    assert (set(cluster.copies().values()), count()) == ({b"new"}, 10)
+    cluster.at("n3").patch("token", Patch.merge({"stringData": {"t": "mine"}}))
+    assert count() == 1  # the line above
+    cluster.sim.settle(30)
+    assert (set(cluster.copies().values()), count()) == ({b"new"}, 1)
+
+
 def test_when_nothing_changes_nothing_is_written(cluster: Cluster) -> None:
     cluster.add_source()
     cluster.add_sync("a")
