@@ -431,11 +431,16 @@ class ApiServer:
                       client_certificate_data=own.certificate if own else None,
                       client_key_data=own.key if own else None, origin="ApiServer.config()")
 
-    def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60) -> Client:
-        """A client of this library that uses the `config` for these arguments. The caller must close the client."""
+    def client(self, user: str | User | None = None, *, certificate: bool = False, timeout: Duration = 60,
+               clock: Clock = SYSTEM_CLOCK) -> Client:
+        """A client of this library that uses the `config` for these arguments. The caller must close the client.
+
+        The client works on real time, even if the server has another clock. With `clock`, such as `server.clock`, the
+        client and its controllers work on that clock: requeues, retries and timeouts pass when a test moves the clock.
+        """
         from kubectl_runtime.client.api.client import Client  # the server works without it
 
-        return Client(self.config(user, certificate=certificate, timeout=timeout))
+        return Client(self.config(user, certificate=certificate, timeout=timeout), clock=clock)
 
     def write_kubeconfig(self, path: str | Path, user: str | User | None = None, *, certificate: bool = False) -> Path:
         """Write a kubeconfig that kubectl and every client library can use. Returns the path.

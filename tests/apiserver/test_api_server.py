@@ -11,6 +11,9 @@ import sys
 import pytest
 import requests
 
+from kubectl_runtime import Api
+from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
+from kubectl_runtime.resources import Namespace
 from kubectl_runtime.testing import ApiServer
 from kubectl_runtime.testing.__main__ import duration, main
 from kubectl_runtime.testing.clock import SimClock
@@ -170,6 +173,14 @@ def test_time_is_the_clocks():
         clock.settle(2)  # the housekeeper and the watch
         clock.advance(30)
         assert list(lines) == []
+
+
+def test_a_client_takes_the_servers_clock_only_where_that_is_said():
+    clock = SimClock()
+    with ApiServer(clock=clock) as server, server.client() as real, server.client(clock=server.clock) as simulated:
+        assert (real.clock, simulated.clock) == (SYSTEM_CLOCK, clock)
+        for client in (real, simulated):
+            assert Api.all(client, Namespace).get("default").name == "default"
 
 
 def test_a_step_of_a_controller_that_fails_does_not_end_the_others(monkeypatch, caplog):

@@ -129,7 +129,7 @@ def test_the_tests_of_the_guides_to_testing_pass(saved: Path, plugin: list[str])
     save_blocks(RIGHTS_GUIDE, saved)
     done = run(saved, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "100", *plugin)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "11 passed" in done.stdout
+    assert "12 passed" in done.stdout
 
 
 @pytest.mark.long
