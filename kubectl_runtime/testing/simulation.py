@@ -48,6 +48,7 @@ from kubectl_runtime.testing.clock import EPOCH, SimClock, SimExecutor
 if TYPE_CHECKING:
     from kubectl_runtime.apiserver.server import ApiServer
     from kubectl_runtime.client.api.client import Client
+    from kubectl_runtime.manager.manager import Manager
 
 K = TypeVar("K")
 
@@ -225,19 +226,34 @@ class Simulation:
     def start(self, controller: Controller[K], reconciler: Reconciler[K] | ReconcileFunction[K], *,
               error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> SimulatedController[K]: ...
 
+    @overload
+    def start(self, controller: Manager) -> list[SimulatedController[Any]]: ...
+
     def start(self, controller: Any, reconciler: Any = None, *, error_policy: ErrorPolicy[Any] | None = None,
-              context: Any = None) -> SimulatedController[Any]:
+              context: Any = None) -> SimulatedController[Any] | list[SimulatedController[Any]]:
         """Start a controller in this simulation; arguments as for `Controller.start`. A `BoundController` already has
-        them and is passed alone. `step` does its work. Trigger sources that need a thread are not pulled. Raises
-        RequestError for a controller without a reconciler, and for a reconciler beside a bound controller."""
-        if isinstance(controller, BoundController):
-            if (reconciler, error_policy, context) != (None, None, None):
+        them and is passed alone. `step` does its work. Trigger sources that need a thread are not pulled.
+
+        A Manager is passed alone, too: its controllers are started and returned as a list, in the order of `add`. Its
+        election, shards, runnables and servers are ignored.
+
+        Raises RequestError for a controller without a reconciler, and for a reconciler beside a bound controller or a
+        Manager."""
+        if not isinstance(controller, Controller):
+            from kubectl_runtime.manager.manager import Manager  # most simulations have none
+
+            if isinstance(controller, BoundController | Manager) and (
+                    reconciler, error_policy, context) != (None, None, None):
                 raise RequestError("this controller is bound to its reconciler, context and error policy already")
+            if isinstance(controller, Manager):
+                return [self.start(one) for one in controller.controllers()]
+        if isinstance(controller, BoundController):
             return self.start(controller.controller, controller.reconciler, error_policy=controller.error_policy,
                               context=controller.context)
         if reconciler is None:
-            raise RequestError("start takes a controller with its reconciler: simulation.start(controller, reconcile), "
-                               "or simulation.start(controller.bind(reconcile))")
+            raise RequestError("start takes a controller with its reconciler, or a Manager: "
+                               "simulation.start(controller, reconcile), "
+                               "simulation.start(controller.bind(reconcile)) or simulation.start(manager)")
         reconcile, policy = functions_of(reconciler, error_policy)
         executor = SimExecutor(self.random)
         bugs: list[BaseException] = []

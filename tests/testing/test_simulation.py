@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_runtime import Api, ApiError, RequestError
+from kubectl_runtime import Api, ApiError, LeaderElection, Manager, RequestError
 from kubectl_runtime.resources import ConfigMap, Pod
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
@@ -182,3 +182,30 @@ def test_a_bound_controller_starts_alone_with_its_context() -> None:
             sim.start(controller.bind(reconcile, context=ran), context=["another"])  # type: ignore[call-overload]
         with pytest.raises(RequestError, match=r"controller\.bind\(reconcile\)"):
             sim.start(controller)  # type: ignore[call-overload]
+
+
+def test_the_controllers_of_a_manager_are_started() -> None:
+    ran: list[str] = []
+
+    def reconcile(obj: ConfigMap, ctx: Context[str]) -> Action:
+        ran.append(ctx.data)
+        return Action.requeue(60)
+
+    with Simulation(3) as sim:
+        client = sim.client(sim.serve())
+        maps = Api.namespaced(client, ConfigMap, "default")
+        maps.create(ConfigMap(name="a"))
+        made = Manager(client, leader=LeaderElection("sites", "default"))
+        assert sim.start(made) == []
+        for name in "xy":
+            made.add(Controller(maps, name=name), reconcile, context=name)
+        made.add_runnable(lambda stop: ran.append("runnable"), "runnable")
+        started = sim.start(made)
+        sim.settle(60)
+        assert [one.is_ready for one in started] == [True, True]
+        assert sorted(ran) == ["x", "x", "y", "y"]
+        for more in ({"reconciler": reconcile}, {"context": "z"}):
+            with pytest.raises(RequestError, match="bound to its reconciler"):
+                sim.start(made, **more)
+        with pytest.raises(RequestError, match=r"or a Manager: .*simulation\.start\(manager\)"):
+            sim.start(Controller(maps))
