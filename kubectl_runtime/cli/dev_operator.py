@@ -15,7 +15,7 @@ from functools import partial
 
 from kubectl_runtime.cli.operator import run_operator
 from kubectl_runtime.cli.places import CommandError
-from kubectl_runtime.cli.run_options import Order
+from kubectl_runtime.cli.run_options import Order, RunOptions
 from kubectl_runtime.client.api.client import Client
 from kubectl_runtime.core.base.errors import ApiError
 from kubectl_runtime.core.base.threads import Thread
@@ -80,7 +80,7 @@ def main(file: int) -> int:
     Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
     options = order.options
     return run_operator(options, form="short", serve=order.serve, debug=DebugPage(details=True), prepare=_install,
-                        announce=partial(_announce, " and /metrics" if options.metrics else ""))
+                        announce=partial(_announce, options))
 
 
 def _install(client: Client) -> None:
@@ -91,29 +91,37 @@ def _install(client: Client) -> None:
 
 
 class _Announcement:
-    """Prints the addresses of health, metrics and the status page. A server of the manager, so that it starts once the
-    manager's own server listens, and not at all if that server cannot listen."""
+    """Prints the addresses of health, metrics and the status page, and which webhooks the API server cannot reach. A
+    server of the manager, so that it starts once the manager's other servers listen, and not at all if one of them
+    cannot listen."""
 
     name = "the announcement of addresses"
 
-    def __init__(self, manager: Manager, metrics: str) -> None:
-        self._manager, self._metrics = manager, metrics
+    def __init__(self, manager: Manager, options: RunOptions) -> None:
+        self._manager, self._options = manager, options
 
     def start(self) -> None:
         """Print them."""
-        host = (self._manager.serve or "").rpartition(":")[0] or "127.0.0.1"
-        url = f"http://{host}:{self._manager._running.port}"
-        print(f"serves {url}/readyz, /healthz{self._metrics}", flush=True)
-        if self._manager.debug is not None:
-            print(f"shows what it does: {url}/debug, or kubectl-runtime top {url}", flush=True)
+        if self._manager.serve is not None:
+            host = self._manager.serve.rpartition(":")[0] or "127.0.0.1"
+            url = f"http://{host}:{self._manager._running.port}"
+            print(f"serves {url}/readyz, /healthz{' and /metrics' if self._options.metrics else ''}", flush=True)
+            if self._manager.debug is not None:
+                print(f"shows what it does: {url}/debug, or kubectl-runtime top {url}", flush=True)
+        known = dict(self._options.webhook_service)
+        for server in self._manager.servers:
+            service = getattr(server, "service", None)  # of a WebhookServer
+            if service and service not in known and getattr(server, "url", None) is None:
+                print(f"warning: the API server cannot call the webhooks of the Service {service}, whose address is "
+                      f"unknown: add --webhook-service {service}=https://127.0.0.1:{getattr(server, 'port', 9443)}",
+                      flush=True)
 
     def stop(self, _timeout: float) -> None:
         """There is nothing to stop."""
 
 
-def _announce(metrics: str, manager: Manager) -> None:
-    if manager.serve is not None:
-        manager.add_server(_Announcement(manager, metrics))
+def _announce(options: RunOptions, manager: Manager) -> None:
+    manager.add_server(_Announcement(manager, options))
 
 
 def _line(file: int) -> bytes:

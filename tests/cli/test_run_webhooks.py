@@ -35,6 +35,22 @@ def main(client):
 '''
 
 
+@pytest.mark.parametrize(("arguments", "url", "warned"), [
+    ([], "", True), (["--webhook-service", "shop/other=https://127.0.0.1:1"], "", True),
+    (["--webhook-service", "shop/hooks=https://127.0.0.1:1"], "", False), ([], ", url='https://127.0.0.1:1'", False)])
+def test_a_service_without_an_address_is_named_at_the_start(tmp_path: Path, arguments: list[str], url: str,
+                                                            warned: bool) -> None:
+    (tmp_path / "only_hooks.py").write_text(PROGRAM.replace(', configuration="nothing"', f', configuration="nothing"{url}'))
+    with Program("-m", "kubectl_runtime", "run", "only_hooks:main", "--dev", *arguments, cwd=tmp_path) as program:
+        port = program.until("webhook server 127.0.0.1:0 listens at port").rpartition(" ")[2]
+        program.until("shows what it does")
+        program.send(signal.SIGINT)
+        assert program.end() == 0, program.text
+    warnings = [line for line in program.lines if line.startswith("warning: ")]
+    assert warnings == (["warning: the API server cannot call the webhooks of the Service shop/hooks, whose address is "
+                         f"unknown: add --webhook-service shop/hooks=https://127.0.0.1:{port}"] if warned else [])
+
+
 def test_a_manager_with_webhooks_runs_until_a_signal(tmp_path: Path) -> None:
     (tmp_path / "only_hooks.py").write_text(PROGRAM)
     with ApiServer() as server, server.client() as client:

@@ -167,6 +167,10 @@ def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
     found = getattr(kind, "api_resource", None)
     if isinstance(found, ApiResource) and isinstance(kind, type):
         return found
+    its_own = getattr(kind, "resource", None)
+    if isinstance(its_own, ApiResource):  # of an Api or an ObjectRef
+        raise RequestError(f"the kind {its_own.kind} itself is expected, not {type(kind).__name__}: as in "
+                           f"reads({its_own.kind}) or ctx.read({its_own.kind}, name)")
     raise RequestError(f"{kind!r} is neither an ApiResource nor a resource class, "
                        "which is a subclass of Resource with group=, version= and kind=")
 
