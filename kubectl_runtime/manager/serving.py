@@ -107,7 +107,8 @@ def server_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, C
     and the program's own `routes`. `ready_checks` returns the current checks of `/readyz`; `why_not_alive` returns what
     only a restart of the process can repair; neither blocks.
 
-    The manager calls this function once, before it starts the server. Only this module knows both the manager and its server.
+    The manager calls this function once, before it starts the server. Only this module knows both the manager and its
+    server.
     """
     traffic = None if debug is None else Traffic(client.clock)
     if traffic is not None:

@@ -40,7 +40,7 @@ def main(client):
     (["--webhook-service", "shop/hooks=https://127.0.0.1:1"], "", False), ([], ", url='https://127.0.0.1:1'", False)])
 def test_a_service_without_an_address_is_named_at_the_start(tmp_path: Path, arguments: list[str], url: str,
                                                             warned: bool) -> None:
-    (tmp_path / "only_hooks.py").write_text(PROGRAM.replace(', configuration="nothing"', f', configuration="nothing"{url}'))
+    (tmp_path / "only_hooks.py").write_text(PROGRAM.replace('="nothing"))', f'="nothing"{url}))'))
     with Program("-m", "kubectl_runtime", "run", "only_hooks:main", "--dev", *arguments, cwd=tmp_path) as program:
         port = program.until("webhook server 127.0.0.1:0 listens at port").rpartition(" ")[2]
         program.until("shows what it does")

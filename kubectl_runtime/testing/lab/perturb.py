@@ -220,10 +220,11 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
 
     Ends are compared without uids, versions and times, without values that differ at random between two undisturbed
     runs, and without what depends on the number of earlier rollouts, such as a Deployment's revision, its ReplicaSets
-    without replicas, and the IPs of Pods; Events and Leases are ignored. `seed` decides the order of everything; a
-    report's point and seed repeat a run. `only`: only this point, with the library's logs, which are muted otherwise;
-    under pytest use `--perturb-only` and `--perturb-seed`. `ignore`: fields that are not compared in any object, as
-    `"status.checkedAt"`, or as keys where one has a dot: `("metadata", "annotations", "example.com/at")`.
+    without replicas, and the IPs of Pods (see the module `comparison`); Events and Leases are ignored. `seed` decides
+    the order of all simulated events; a report's point and seed repeat a run. `only`: play only this point, with the
+    library's logs, which are muted otherwise; under pytest use `--perturb-only` and `--perturb-seed`. `ignore`: fields
+    that are not compared in any object, such as `"status.checkedAt"`; if a key contains a dot, write `("metadata",
+    "annotations", "example.com/at")`.
 
     Time is simulated: code that sleeps in real time delays everything, and is named on standard error after 10 s.
 
