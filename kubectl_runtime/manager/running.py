@@ -113,7 +113,13 @@ class Candidacy:
 
 
 class RunningManager(Lifecycle):
-    """A running manager, made by `Manager.start`; leaving its `with` block stops it. Thread-safe."""
+    """A running manager, made by `Manager.start`; leaving its `with` block stops it. Thread-safe.
+
+    >>> with Manager(client, serve="127.0.0.1:0").start() as running:
+    ...     running.wait_until_ready(timeout=10)
+    ...     running.port > 0
+    True
+    """
 
     def __init__(self, client: Client, lock: LeaderLock | None, sharding: Sharding | None, grace: float,
                  checks: Checks) -> None:
