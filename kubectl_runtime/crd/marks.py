@@ -248,7 +248,8 @@ def options_of(cls: type, given: Mapping[str, Any]) -> CrdOptions:
     """Return the options of class keywords. Raises TypeError for a text in place of a tuple, and for contradictions."""
     for name in _LISTS & given.keys():
         if isinstance(given[name], str):
-            raise TypeError(f"class {cls.__name__}: {name}= takes several; write {name}=({given[name]!r},)")
+            raise TypeError(f"class {cls.__name__}: {name}= must be a tuple, not a str; "
+                            f"write {name}=({given[name]!r},)")
     values: dict[str, Any] = {name: tuple(value) if name in _LISTS else value for name, value in given.items()}
     found = CrdOptions(**values)
     if found.schema is not None and found.rules:

@@ -196,8 +196,8 @@ class _Structure:
         empty = {"nullable": True} if len(others) < len(options) else {}
         if kinds == ["integer", "string"]:
             return {_INT_OR_STRING: True, **empty}
-        raise TypeError(f"{where}: a union of {', '.join(kinds)} has no structural schema: of unions only T | None, "
-                        "int | str and unions with a discriminator have one; or give it "
+        raise TypeError(f"{where}: a union of {', '.join(kinds)} has no structural schema; use T | None, "
+                        "int | str or a union with a discriminator, or give the schema with "
                         "Annotated[..., FieldSchema({...})]")
 
     def _tagged(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:

@@ -86,8 +86,7 @@ class DrainedPod:
 
 @dataclass(frozen=True, slots=True)
 class DrainReport:
-    """The result of `drain`: `pods` holds the outcome of each Pod of the Node, by namespace and name. As text, one line
-    each.
+    """The result of `drain`: `pods` has the outcome of each Pod that was considered, sorted by namespace and name.
 
     >>> DrainReport("node-1", ()).pods
     ()

@@ -275,7 +275,7 @@ def opaque_classes(pool: Any) -> dict[str, Any]:
 
 
 def timestamp(moment: datetime) -> Any:
-    """A moment in the form for rules."""
+    """The protobuf `Timestamp` that CEL rules get for a moment."""
     from google.protobuf.timestamp_pb2 import Timestamp
     found = Timestamp()
     found.FromDatetime(moment)
@@ -283,7 +283,7 @@ def timestamp(moment: datetime) -> Any:
 
 
 def duration(amount: timedelta) -> Any:
-    """A span of time in the form for rules."""
+    """The protobuf `Duration` that CEL rules get for a span of time."""
     from google.protobuf.duration_pb2 import Duration
     found = Duration()
     found.FromTimedelta(amount)

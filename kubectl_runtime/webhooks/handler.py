@@ -61,7 +61,7 @@ class Rule:
     def __post_init__(self) -> None:
         for name in ("groups", "versions", "resources", "operations"):
             if isinstance(value := getattr(self, name), str):
-                raise TypeError(f"Rule: {name}= takes several; write {name}=({value!r},)")
+                raise TypeError(f"Rule: {name}= must be a tuple, not a str; write {name}=({value!r},)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> Web
     values = {name: getattr(base, name) for name in OPTIONS} | dict(given)
     for name in _LISTS:
         if isinstance(values[name], str):
-            raise TypeError(f"{said}: {name}= takes several; write {name}=({values[name]!r},)")
+            raise TypeError(f"{said}: {name}= must be a tuple, not a str; write {name}=({values[name]!r},)")
         values[name] = tuple(values[name])
     for name, known in _CHOICES.items():
         if values[name] is not None and values[name] not in known:

@@ -112,7 +112,7 @@ class SelfSigned:
     def __post_init__(self) -> None:
         hosts: Any = self.hosts
         if isinstance(hosts, str):
-            raise RequestError(f"SelfSigned: hosts= takes several; write hosts=({self.hosts!r},)")
+            raise RequestError(f"SelfSigned: hosts= must be a tuple, not a str; write hosts=({self.hosts!r},)")
         for host in hosts:
             if not isinstance(host, str) or not re.fullmatch(r"[0-9A-Za-z:._*-]+", host):
                 raise RequestError(f"SelfSigned: {host!r} is not a name or address of a host")

@@ -120,7 +120,7 @@ def test_all_operations_are_those_that_there_are() -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"failurePolicy": "Fail"}, "did you mean 'failure_policy'"), ({"failure_policy": "fail"}, "did you mean 'Fail'"),
-    ({"side_effects": "Some"}, "one of None, NoneOnDryRun"), ({"operations": "CREATE"}, "takes several"),
+    ({"side_effects": "Some"}, "one of None, NoneOnDryRun"), ({"operations": "CREATE"}, "must be a tuple, not a str"),
     ({"operations": ("PATCH",)}, "'PATCH' is not an operation"), ({"operations": ("create",)}, "did you mean 'CREATE'"),
     ({"name": "quota"}, "three parts"), ({"name": "Quota.shop.example.com"}, "three parts"),
     ({"timeout": 31}, "between 1 and 30"), ({"timeout": 0.5}, "between 1 and 30"), ({"timeout": 1.5}, "whole seconds"),
@@ -139,7 +139,7 @@ def test_what_the_server_would_refuse_is_refused_when_the_class_is_made(given: d
 
 
 def test_a_rule_takes_several() -> None:
-    with pytest.raises(TypeError, match=r"resources= takes several; write resources=\('pods',\)"):
+    with pytest.raises(TypeError, match=r"resources= must be a tuple, not a str; write resources=\('pods',\)"):
         Rule(resources="pods")  # type: ignore[arg-type]
 
 

@@ -220,7 +220,8 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
         case Record():
             yield Write(answer.ref, request.verb, answer.resource_version, answer.uid, answer, request.subresource,
                         sent, manager)
-        case (ListMeta(), list() as records):  # as before the delete; they may not be gone yet
+        # deletecollection answers with the objects as they were; some may still exist
+        case (ListMeta(), list() as records):
             for record in records:
                 yield Write(record.ref, request.verb, uid=record.uid)
         case Status():

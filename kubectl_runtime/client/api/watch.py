@@ -77,7 +77,8 @@ class WatchStream:
     @property
     def flow_schema(self) -> str:
         """The uid of the server's FlowSchema for this request; empty when the server sends none. A different uid for
-        the same request means that another cluster may answer, or that its FlowSchemas have changed."""
+        the same request means that the answer may come from another cluster, or that this cluster's FlowSchemas have
+        changed."""
         found: str = self._stream.headers.get("X-Kubernetes-Pf-Flowschema-Uid", "")
         return found
 

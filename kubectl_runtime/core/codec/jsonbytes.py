@@ -3,7 +3,8 @@
     decode_object(raw, resource)   -> Record
     decode_event(line, resource)   -> ("ADDED" | "MODIFIED" | "DELETED", Record)  the record keeps the line
                                       ("BOOKMARK", Bookmark)  ("ERROR", Status)
-                                      (any other type, None), or a Record if the line has an object with a name
+                                      (any other type, Record), or (any other type, None) if the line has no object
+                                      with a name
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
 msgspec decodes only the head of an object, in one pass; the bytes are kept. A head that cannot be decoded gives a

@@ -290,9 +290,9 @@ class Controller(Generic[K]):
     def shutdown_on_signal(self, grace: Duration = DEFAULT_GRACE) -> Self:
         """Stop on SIGINT and SIGTERM, with `grace` seconds for runs in progress.
 
-        A second signal n ends the process at once with status 128 + n. If a reconciler is still stuck after the grace
-        period, `run` flushes the logs and ends the process with status 1. The controller must be started in the main
-        thread; in another thread signals have no effect, and a warning is logged.
+        A second signal ends the process at once, with status 128 plus the signal's number. If a reconciler is still
+        stuck after the grace period, `run` flushes the logs and ends the process with status 1. The controller must be
+        started in the main thread; in another thread signals have no effect, and a warning is logged.
         """
         self._plan = replace(self._plan, signals=True, grace=duration_of("grace", grace))
         return self

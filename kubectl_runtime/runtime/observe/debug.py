@@ -124,7 +124,7 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """Seconds until it is due; negative once it is due."""
     bulk: bool = False
     attempt: int = 0
-    """Running: 1, plus the failures in a row before this run."""
+    """Running: the number of this attempt, which is 1 plus the failures in a row before this run."""
     failures: int = 0
     """In a row."""
     failing_for: float = 0.0

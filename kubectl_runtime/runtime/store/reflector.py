@@ -28,7 +28,8 @@ state, once the server's versions have passed the version of the write.
 The last event for a name is always about the existing object: if the deletion of a predecessor becomes known late, an
 Apply of the stored object follows the Delete.
 
-`Reflector` takes and returns records; the function `reflector` does the same for streams of readers.
+`Reflector` takes and returns events with records; the function `reflector` does the same for a stream of events with
+`Resource` objects, such as `watcher` yields.
 
 `StoreWriter`: the writing half of a store. Readers see each change as a whole or not at all.
 

@@ -188,7 +188,8 @@ def pieces(data: bytes, sizes: Iterator[int]) -> Iterator[bytes]:
 class EventShaper:
     """Base class of event shapers; it changes nothing.
 
-    A shaper that ends the watch sets `ending`. If it also sets `cut`, this part of an event is sent before the end.
+    A shaper that ends the watch sets `ending`. If it also sets `cut`, the part of the event that `cut` describes is
+    sent before the connection ends.
     """
 
     def __init__(self) -> None:
