@@ -56,7 +56,12 @@ class ConflictBackoff:
     jitter: float = 0.1
 
     def __post_init__(self) -> None:
-        _ = self.rule  # raises for numbers out of range
+        try:
+            _ = self.rule
+        except RequestError:
+            raise RequestError("ConflictBackoff needs steps >= 1, initial >= 0, factor >= 1 and jitter >= 0, not steps "
+                               f"{self.steps!r}, initial {self.initial!r}, factor {self.factor!r}, jitter "
+                               f"{self.jitter!r}") from None
 
     def delay(self, attempt: int, rng: random.Random) -> float:
         """Seconds to wait after failed attempt number `attempt` (the first is 0)."""

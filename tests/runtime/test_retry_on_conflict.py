@@ -54,6 +54,18 @@ def clock() -> SimClock:
     return SimClock(self_advancing=True)
 
 
+@pytest.mark.parametrize("attempt", [0, 3, 1022, 1024, 5000])
+def test_no_wait_stays_no_wait_after_any_number_of_attempts(attempt: int) -> None:
+    assert ConflictBackoff(initial=0, factor=2.0, steps=9000).delay(attempt, random.Random(1)) == 0
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": "x"}, {"initial": -1}, {"factor": 0.5}, {"jitter": -1}])
+def test_a_number_out_of_range_is_named_as_the_field_is_called(wrong: dict[str, Any]) -> None:
+    (name, value), = wrong.items()
+    with pytest.raises(RequestError, match=f"steps >= 1, initial >= 0, .*, not .*{name} {value!r}"):
+        ConflictBackoff(**wrong)
+
+
 def test_conflicts_are_tried_again_after_ten_milliseconds(clock: SimClock) -> None:
     attempts = Attempts(*(conflict() for _ in range(4)))
     assert retry_on_conflict(attempts, clock=clock, rng=random.Random(1)) == "done"

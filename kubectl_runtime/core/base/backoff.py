@@ -66,9 +66,11 @@ class Backoff:
 
     def delay(self, failures: int, rng: Chance = random) -> float:
         """Like `next`, but without a limit on attempts."""
-        maximum = seconds(self.maximum)
+        first, maximum = seconds(self.initial), seconds(self.maximum)
+        if not first:
+            return 0.0
         try:
-            exact = min(maximum, seconds(self.initial) * float(self.factor) ** (failures - 1))
+            exact = min(maximum, first * float(self.factor) ** (failures - 1))
         except OverflowError:
             exact = maximum
         if not self.jitter and not self.spread:

@@ -19,7 +19,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -169,6 +169,8 @@ def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
     """Enums, times, bytes and other types that msgspec knows; subclasses of text and numbers as their base type."""
     if isinstance(value, float):
         return finite(float(value), place)
+    if isinstance(value, Enum):  # msgspec would send whatever the member's value is, also what JSON cannot carry
+        return to_plain(value.value, path=_told(place))
     if declared.hint is Any:
         check_undeclared(value, _told(place))
     if isinstance(value, datetime) and value.tzinfo is None:

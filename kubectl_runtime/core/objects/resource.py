@@ -408,6 +408,12 @@ class Resource(Identity, Declaring):
         received object."""
         return self._views if self._record is None and self._plain is None else None
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether `to_dict` refuses values that JSON cannot carry: true for an object that this program created, unless
+        its class has a `to_dict` of its own."""
+        return self.made_of is not None and type(self).to_dict is Resource.to_dict
+
     def to_record(self, *, partial: bool = False, named: bool = True) -> Record:
         """A record of the current object, for stores: the received record while no attribute has been read.
 
@@ -497,7 +503,7 @@ class Resource(Identity, Declaring):
 
     def to_bytes(self) -> bytes:
         """`to_dict` as JSON."""
-        return encode_plain(self.to_dict(), checked=self.made_of is not None)
+        return encode_plain(self.to_dict(), checked=self.is_checked)
 
     def validate(self) -> None:
         """Decode all that the class declares, now. Raises DecodeError for the first value that does not fit."""

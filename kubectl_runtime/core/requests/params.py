@@ -577,7 +577,7 @@ def plain_body(body: Any, *, defaults: bool = True) -> dict[str, Any]:
 
 def is_checked(body: Any) -> bool:
     """Whether `plain_body` already refuses values that JSON cannot carry: true for an object that this program made."""
-    return isinstance(body, Resource) and body.made_of is not None
+    return isinstance(body, Resource) and body.is_checked
 
 
 def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> dict[str, Any]:

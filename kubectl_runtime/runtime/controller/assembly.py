@@ -248,6 +248,7 @@ class Assembly(Generic[K]):
             def forget(of: Of) -> None:
                 memory.forget(of)
                 reads.forget_all(of)
+                self.runner.wake()  # the dispatcher gives back the watches that nothing reads any more
 
             self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner, forget)))
         if isinstance(self.plan.main, MainStream):
@@ -399,6 +400,8 @@ class Assembly(Generic[K]):
     def _forget(self, key: Key) -> None:
         self.loops.forget(key)
         self.reads.forget(key)
+        if self.reads.untidy:
+            self.runner.wake_locked()
 
     def _drain(self) -> None:
         dropped = self.runner.drain()

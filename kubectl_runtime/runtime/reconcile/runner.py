@@ -319,8 +319,12 @@ class Runner:
     def wake(self) -> None:
         """Have `wait_idle` check its deadline again, and `dispatch` call its housekeeping."""
         with self._lock:
-            self._woken = True
-            self._changed.notify_all()
+            self.wake_locked()
+
+    def wake_locked(self) -> None:
+        """Like `wake`, for the queue's `on_forget`, which is called while this runner's lock is held."""
+        self._woken = True
+        self._changed.notify_all()
 
     def running(self) -> list[Run]:
         """The runs in progress, in the order in which they began."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Annotated, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from kubectl_runtime.core.objects.resource import Resource
 from kubectl_runtime.core.requests import request as build
 from kubectl_runtime.core.requests.params import Patch, PatchParams
 from kubectl_runtime.core.requests.request import Place
+from kubectl_runtime.crd.customresource import CustomResource
 from kubectl_runtime.errors import PartialObjectError
 from kubectl_runtime.objects import GoDuration, Quantity
 from kubectl_runtime.resources import ConfigMap, Deployment, Pod, Secret, Service
@@ -25,6 +27,10 @@ from tests.core.examples import NODES, PODS, Widget, metadata, widget
 PLACE = Place(ConfigMap.api_resource, "ns")
 NAIVE = datetime(2026, 1, 1)
 NAN, INF = float("nan"), float("inf")
+
+
+class Loose(CustomResource, group="example.com", version="v1", kind="Loose"):
+    spec: Any = None
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF, NAIVE, timedelta(seconds=5), b"x", object(), "\ud800"],
@@ -40,6 +46,26 @@ def test_what_json_cannot_carry_is_refused_in_every_body(value: Any, wrap: Any) 
                  lambda: build.create(PLACE, dynamic(PLACE.resource)(name="a", spec=wrap(value)))):
         with pytest.raises(RequestError):
             call()
+
+
+@pytest.mark.parametrize("value", [NAN, -INF, b"x", NAIVE, timedelta(1), [NAN], (1, INF), {"a": NAN}])
+def test_an_enum_hides_no_value_that_json_cannot_carry(value: Any) -> None:
+    member = Enum("Kind", {"ONE": value}).ONE  # type: ignore[attr-defined]
+    with pytest.raises(RequestError, match=r"\$\.spec\.x"):
+        Loose(name="a", spec={"x": member}).to_bytes()
+    with pytest.raises(RequestError, match=r"\$\.spec\.x\[1\]"):
+        Loose(name="a", spec={"x": [0, member]}).to_bytes()
+
+
+def test_a_to_dict_of_a_subclass_is_checked_too() -> None:
+    class Own(Loose, group="example.com", version="v1", kind="Own"):
+        def to_dict(self, *, defaults: bool = True) -> dict[str, Any]:
+            content = super().to_dict(defaults=defaults)
+            content["spec"]["y"] = NAN
+            return content
+
+    with pytest.raises(RequestError, match=r"\$\.spec\.y is nan"):
+        Own(name="a", spec={"x": 1}).to_bytes()
 
 
 @pytest.mark.parametrize(("value", "path"), [

@@ -24,7 +24,7 @@ from kubectl_runtime.cli.top_screen import Screen
 from kubectl_runtime.resources import ConfigMap, Namespace, Pod, Secret
 from kubectl_runtime.runtime.observe.debug import snapshot
 from kubectl_runtime.runtime.reads.values import ABSENT, value_at
-from kubectl_runtime.testing import ApiServer, Simulation, context_for
+from kubectl_runtime.testing import ApiServer, Simulation, context_for, eventually
 
 Run = tuple[str, Any, str]
 
@@ -651,3 +651,22 @@ def test_the_status_page_and_top_show_what_was_read() -> None:
         ("default/one", ["secret/s", "1 secrets app=web in all namespaces", "1 secrets app=web"])]
     lines = Screen(160, colours=False).lines(state)
     assert any("reads" in line and "default/one" in line and "secret/s, 1 secrets" in line for line in lines)
+
+
+def test_a_watch_that_nothing_reads_any_more_ends_though_the_controller_is_idle() -> None:
+    def watches() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if "type=Opaque" in thread.name]
+
+    def reconcile(obj: ConfigMap, ctx: Any) -> Action:
+        if obj.name == "reader":
+            ctx.read_all(Secret, fields="type=Opaque")
+        return Action.await_change()
+
+    with ApiServer() as server, server.client() as client:
+        maps = Api.namespaced(client, ConfigMap, "default")
+        for name in ("reader", "other"):
+            maps.create(ConfigMap(name=name))
+        with Controller(maps).start(reconcile):
+            eventually(watches)
+            maps.delete("reader")
+            eventually(lambda: not watches(), timeout=5)
