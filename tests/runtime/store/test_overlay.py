@@ -498,7 +498,7 @@ def test_a_deletion_that_is_told_late_does_not_hide_what_this_process_wrote_sinc
 
 
 def test_the_last_event_is_about_the_object_that_exists(world: World) -> None:
-    """A predecessor of which a write becomes known late, one that an old list lacks, one that the server has undone."""
+    """Predecessors: one whose write becomes known late, one that an old list lacks, one that the server has undone."""
     second, first = thing("late", 9, uid="second"), thing("late", 7, uid="first")
     world.list(9, second, thing("a", 3))
     unseen = world.write(first, "create")
