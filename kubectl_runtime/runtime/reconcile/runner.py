@@ -222,6 +222,10 @@ FORGET_AT_ONCE = 1000
 """The number of keys that are forgotten under one hold of the lock, which takes a few milliseconds."""
 
 
+LOOK_AFTER = 60.0
+"""Seconds after all workers became busy in which the dispatcher looks at them; see `BlockedLog`."""
+
+
 class Runner:
     """Runs the keys of one controller, each at most once at a time. Safe to use from any thread."""
 
@@ -252,6 +256,8 @@ class Runner:
         self._history = RunHistory()
         self._wake_at = inf
         """When the dispatcher will wake by itself. A thread that schedules an earlier key must wake it."""
+        self._look_by = -inf
+        """When the dispatcher wakes at the latest: without timers it would not notice that all workers are blocked."""
         self._turn_since: float | None = None
         """When the dispatcher's current turn began; None while it waits or does not run."""
         self._woken = False
@@ -386,8 +392,10 @@ class Runner:
                     return
                 delay = self._step()
                 if not self._to_call and not self._woken:
-                    waits = [seconds for seconds in (limit, delay) if seconds is not None]
-                    self._wake_at = self._clock.monotonic() + min(waits) if waits else inf
+                    now = self._clock.monotonic()
+                    look = self._look_by - now
+                    waits = [seconds for seconds in (limit, delay, look if look > 0 else None) if seconds is not None]
+                    self._wake_at = now + min(waits) if waits else inf
                     self._turn_since = None
                     self._clock.wait(self._changed, min(waits) if waits else None)
                     self._wake_at = inf
@@ -404,10 +412,14 @@ class Runner:
         look again, None if it need not, and wakes it if it would wake too late."""
         if not self._open:
             return None
-        if due and len(self._workers) < self._concurrency:
-            number = next(self._numbers)
-            self._workers[number] = None
-            self._to_call.append(number)
+        if due:
+            if len(self._workers) < self._concurrency:
+                number = next(self._numbers)
+                self._workers[number] = None
+                self._to_call.append(number)
+            elif self._wake_at == inf:  # the dispatcher sleeps without a deadline
+                self._look_by = self._wake_at = self._clock.monotonic() + LOOK_AFTER
+                self._changed.notify_all()
         at = self._queue.next_due()
         if at is not None and at < self._wake_at:
             self._wake_at = at

@@ -133,3 +133,58 @@ def test_a_controller_whose_reconcilers_block_for_ever_says_so_and_says_when_it_
         assert (running.why_not_ready, running.why_not_alive) == ("", "")
         hang.set()
         eventually(lambda: said("runs end again"), timeout=PATIENCE)
+
+
+def test_runs_that_block_after_the_controller_was_idle_are_logged_without_a_further_trigger(
+        caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime.controller")
+    clock, hang, hangs = SimClock(), threading.Event(), threading.Event()
+    cluster = Cluster(clock, blocking=True)
+
+    def reconcile(obj: Parent, ctx: Context[object]) -> Action:
+        if hangs.is_set():
+            hang.wait(PATIENCE)
+        return Action.await_change()
+
+    def advanced(seconds: float, text: str) -> bool:
+        clock.advance(seconds)
+        return text in caplog.text
+
+    with Controller(cluster.api(Parent), concurrency=1).start(reconcile) as running:
+        running.wait_until_ready(PATIENCE)
+        runner = running.assembly.runner
+        eventually(lambda: runner._turn_since is None, timeout=PATIENCE)  # it sleeps, and no timer will wake it
+        hangs.set()
+        try:
+            for name in "abc":
+                cluster.put(Parent, name)
+            eventually(lambda: runner.depth() == 2, timeout=PATIENCE)
+            clock.advance(AFTER - 1)
+            assert "no run ends" not in caplog.text
+            eventually(lambda: advanced(0.5, "no run ends: the only worker has been at the same run for"),
+                       timeout=PATIENCE)
+            assert clock.monotonic() < 4 * AFTER
+        finally:
+            hang.set()
+        eventually(lambda: advanced(LOOK_EVERY, "runs end again"), timeout=PATIENCE)
+
+
+def test_all_workers_busy_wake_the_dispatcher_at_most_once_within_the_limit_of_the_log() -> None:
+    clock = SimClock()
+    cluster = Cluster(clock, blocking=True)
+    looked: list[float] = []
+
+    def reconcile(obj: Parent, ctx: Context[object]) -> Action:
+        return Action.await_change()
+
+    with Controller(cluster.api(Parent), concurrency=1).start(reconcile) as running:
+        running.wait_until_ready(PATIENCE)
+        runner = running.assembly.runner
+        eventually(lambda: runner._turn_since is None, timeout=PATIENCE)
+        step = runner._step
+        runner._step = lambda: looked.append(clock.monotonic()) or step()  # type: ignore[func-returns-value,method-assign]
+        for turn in range(20):
+            runner.trigger_all([ReconcileRequest(ObjectRef(Parent.api_resource, f"p-{turn}-{number}", "default"))
+                                for number in range(5)])
+            eventually(lambda: not runner.depth() and not runner.running(), timeout=PATIENCE)
+        assert len(looked) <= 1
