@@ -42,8 +42,8 @@ from kubectl_runtime.core.base.errors import (
     did_you_mean,
     reason_of,
 )
-from kubectl_runtime.core.base.guard import Guard, Home, guarded_logger, signature_of
-from kubectl_runtime.core.base.wire import decoder_of
+from kubectl_runtime.core.base.guard import Guard, Home, guarded_logger
+from kubectl_runtime.core.base.wire import decoder_of, signature_of
 from kubectl_runtime.core.codec.jsonbytes import MISSING, Path, differences, encode_plain, same_json
 from kubectl_runtime.core.meta.gvk import ObjectRef, split_api_version
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES, DecodeError, problem_of

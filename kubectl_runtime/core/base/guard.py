@@ -42,12 +42,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
 from kubectl_runtime.core.base.threads import SYSTEM_CLOCK, Clock, ForkSafeLock, renewed_in_children
-
-_SIGNATURE_FORMAT: dict[str, Any] = {}
-if sys.version_info >= (3, 14):
-    from annotationlib import Format
-
-    _SIGNATURE_FORMAT = {"annotation_format": Format.FORWARDREF}
+from kubectl_runtime.core.base.wire import signature_of
 
 Line: TypeAlias = Callable[[], None]
 """Writes one line of the log, in the thread that calls it."""
@@ -354,12 +349,6 @@ class Home:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status & 0xff)
-
-
-def signature_of(function: Any) -> inspect.Signature:
-    """The parameters of a callable, even if an annotation has a name that does not exist yet. Raises TypeError for
-    anything else, ValueError when Python does not know the parameters (of some built-in functions)."""
-    return inspect.signature(function, **_SIGNATURE_FORMAT)
 
 
 def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False) -> str | None:

@@ -40,10 +40,12 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.threads import renewed_in_children
 
 _FORMAT: dict[str, Any] = {}
+_SIGNATURE_FORMAT: dict[str, Any] = {}
 if sys.version_info >= (3, 14):
     from annotationlib import Format
 
     _FORMAT = {"format": Format.FORWARDREF}
+    _SIGNATURE_FORMAT = {"annotation_format": Format.FORWARDREF}
 
 
 class MapKeys:
@@ -112,6 +114,12 @@ def annotations_of(cls: type) -> dict[str, Any]:
     `ForwardRef`, which `typing.get_type_hints` resolves later.
     """
     return inspect.get_annotations(cls, **_FORMAT)
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """The parameters of a callable, even if an annotation has a name that does not exist yet. Raises TypeError for
+    anything else, ValueError when Python does not know the parameters (of some built-in functions)."""
+    return inspect.signature(function, **_SIGNATURE_FORMAT)
 
 
 def is_record_type(cls: Any) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_runtime.core.base.guard import misfit, signature_of
-from kubectl_runtime.core.base.wire import annotations_of
+from kubectl_runtime.core.base.guard import misfit
+from kubectl_runtime.core.base.wire import annotations_of, signature_of
 from kubectl_runtime.core.codec.jsonbytes import decode_object
 from kubectl_runtime.core.objects.declare import hints_of
 
