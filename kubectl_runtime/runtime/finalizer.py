@@ -55,6 +55,7 @@ from kubectl_runtime.core.base.errors import (
     OutcomeUnknownError,
     RequestError,
     Status,
+    class_named,
     is_lost_test,
     message_of,
 )
@@ -149,7 +150,7 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
         return apply(now)
     action = cleanup(now)
     if not isinstance(action, Action):
-        raise TypeError(f"the cleanup for the finalizer {name} returned {type(action).__name__} for {target.ref}: "
+        raise TypeError(f"the cleanup for the finalizer {name} returned {class_named(action)} for {target.ref}: "
                         "return Action.await_change() when all is cleaned up, Action.requeue(seconds) to try again")
     if action.requeue_after is None:
         target.without_finalizer(now)

@@ -159,7 +159,7 @@ def test_a_cleanup_that_raises_keeps_the_object(cluster: Cluster, error: BaseExc
 
 
 def test_a_cleanup_without_a_return_is_told_what_to_return_and_keeps_the_object(cluster: Cluster) -> None:
-    with pytest.raises(TypeError, match=r"returned NoneType for ConfigMap.v1./a.default: return Action.await_change"):
+    with pytest.raises(TypeError, match=r"returned None for ConfigMap.v1./a.default: return Action.await_change"):
         cluster.run(cluster.make(OURS, deleted=True), cleanup=lambda now: None)
     assert cluster.finalizers == (OURS,)
 

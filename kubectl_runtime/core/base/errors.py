@@ -361,8 +361,9 @@ def text_of(error: BaseException) -> str:
 
 
 def class_named(given: object) -> str:
-    """A short name of a wrong argument, for messages: the name of a class, None, or the class of a value."""
-    return given.__name__ if isinstance(given, type) else "None" if given is None else type(given).__name__
+    """What a message calls a wrong value: "the class Pod" for a class, "None", or the name of the value's class."""
+    return f"the class {given.__name__}" if isinstance(given, type) else \
+        "None" if given is None else type(given).__name__
 
 
 _ROOT = Path(__file__).parents[3]

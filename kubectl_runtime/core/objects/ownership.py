@@ -75,8 +75,8 @@ def set_owner(child: Owned, owner: Owner, *, controller: bool, block_owner_delet
     Raises RequestError for a reference that the API's rules forbid.
     """
     if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
-        given = f"{'the class ' if isinstance(owner, type) else ''}{class_named(owner)}"
-        raise RequestError(f"the owner of {child.ref} must be an object that the server returned, not {given}")
+        raise RequestError(f"the owner of {child.ref} must be an object that the server returned, not "
+                           f"{class_named(owner)}")
     reference = owner_reference(owner, controller=controller, block_owner_deletion=block_owner_deletion)
     _check_places(child, owner)
     others = [held for held in child.owner_references if held.uid != reference.uid]

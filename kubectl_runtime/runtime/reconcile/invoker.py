@@ -51,7 +51,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from kubectl_runtime.core.base.errors import FIELD_CONFLICT, ApiError, KubeError, RequestError, is_lost_race
+from kubectl_runtime.core.base.errors import (
+    FIELD_CONFLICT,
+    ApiError,
+    KubeError,
+    RequestError,
+    class_named,
+    is_lost_race,
+)
 from kubectl_runtime.core.base.guard import (
     Guard,
     GuardedLogger,
@@ -558,7 +565,7 @@ def _is_terminal(error: BaseException, ctx: Context[Any]) -> bool:
 
 
 def _wrong_type(function: Any, returned: object, ref: object) -> TypeError:
-    return TypeError(f"{name_of(function)} returned {type(returned).__name__} for {ref}: "
+    return TypeError(f"{name_of(function)} returned {class_named(returned)} for {ref}: "
                      "return Action.await_change() or Action.requeue(seconds)")
 
 
