@@ -113,10 +113,10 @@ def page_not_found() -> HttpResponse:
     return HttpResponse(404, headers, b"404 page not found\n")
 
 
-def answer_success(ctx: RequestContext, status: int = 201) -> HttpResponse:
+def answer_success(ctx: RequestContext) -> HttpResponse:
     """Answer with a success Status, for a subresource that returns no object (binding, eviction)."""
     return answer_object(ctx, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-                               "code": status}, status)
+                               "code": 201}, 201)
 
 
 def stored(ctx: RequestContext) -> Version | None:

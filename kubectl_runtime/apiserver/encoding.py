@@ -210,10 +210,10 @@ NO_KEYS = Keys()
 SORTED_KEYS = Keys(ordered=False)
 
 
-def json_keys(body: bytes, *, ordered: bool = True) -> Keys:
+def json_keys(body: bytes) -> Keys:
     """The keys of a JSON text that has repeated keys."""
     trace = tuple(_trace(body))
-    return Keys(tuple(dict.fromkeys(_duplicate(path) for path, again in trace if again)), trace, ordered)
+    return Keys(tuple(dict.fromkeys(_duplicate(path) for path, again in trace if again)), trace)
 
 
 def yaml_keys(lines: list[str]) -> Keys:

@@ -219,15 +219,16 @@ class _Dumper(_BASE):  # type: ignore[misc]
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 
-def to_yaml(value: Any, *, sort_keys: bool = True) -> str:
-    """One JSON value as a YAML document, with long lines folded. Without `sort_keys`, keys keep their order. Raises
-    yaml.YAMLError for anything that is not a JSON value."""
-    return documents_to_yaml([value], sort_keys=sort_keys)
+def to_yaml(value: Any) -> str:
+    """One JSON value as a YAML document, with sorted keys and long lines folded. Raises yaml.YAMLError for anything
+    that is not a JSON value."""
+    return documents_to_yaml([value])
 
 
 def documents_to_yaml(values: Iterable[Any], *, sort_keys: bool = True, width: int = 80) -> str:
     """JSON values as YAML documents, separated by lines of ``---`` if there are several; lines are folded at `width`
-    characters where YAML allows it. Otherwise like `to_yaml`."""
+    characters where YAML allows it. Without `sort_keys`, keys keep their order. Raises yaml.YAMLError, as
+    `to_yaml` does."""
     text: str = yaml.dump_all(values, Dumper=_Dumper, sort_keys=sort_keys, allow_unicode=True,
                               default_flow_style=False, width=width)
     return text

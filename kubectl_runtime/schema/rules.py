@@ -337,11 +337,10 @@ def _ready(rule: Node, schema: Node, *, root: bool) -> _Rule:
                  cel.uses_old_self(rule["rule"]), optional, cel.convert(schema, [rule["rule"], message], root=root))
 
 
-def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NOTHING,
-                  path: str = "") -> list[Cause]:
+def checked_after(found: list[Cause], rules: Rules | None, value: Any, old: Any = NOTHING) -> list[Cause]:
     """The errors of the schema (`found`) and, if the value has the right shape, the errors of the rules."""
     if rules is None:
         return found
     if any(cause.reason in _BLOCKING for cause in found):
         return [*found, validation.invalid_value("<nil>", None, _NOT_CHECKED)]
-    return found + rules.causes(value, old, path)
+    return found + rules.causes(value, old)
