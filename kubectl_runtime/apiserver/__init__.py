@@ -5,13 +5,13 @@
 
 Around the core:
 
-- ``server``: `ApiServer` starts, stops, restarts and loads manifests; a thread drives the core by the clock.
+- ``server``: `ApiServer` starts, stops, restarts and loads manifests; its thread calls the core when work is due.
 - ``credentials``: client certificates, tokens, kubeconfigs, and the TLS side of the listener.
 - ``transport``: HTTP on sockets, in-process calls, the fault script, and the server's calls to webhooks.
 
 The core, in the order in which a request passes through it (``core``, `ApiCore.handle`):
 
-- ``wire``: requests, responses and streams between transport and core; the target that a path names.
+- ``wire``: requests, responses and streams between transport and core; reads the request target from the path.
 - ``context``: the request as handlers and strategies see it.
 - ``access``: authentication, impersonation, RBAC authorization, access reviews.
 - ``discovery``, ``openapi``: documents that describe the served API; health checks.
@@ -22,8 +22,8 @@ The core, in the order in which a request passes through it (``core``, `ApiCore.
 - ``writes``: the steps that create, update and patch share: admission, the kind's hooks, storing the version.
 - ``policies``: admission policies in CEL, Pod security, quotas, warnings about fields that this server ignores.
 - ``webhooks``: selects the admission webhooks of a write, builds their reviews and evaluates their answers.
-- ``output``: the form of an answer: JSON, YAML, metadata only, table rows.
-- ``errors``: every refusal.
+- ``output``: writes an answer as JSON or YAML, as metadata only, or as table rows.
+- ``errors``: the Status objects of all refusals.
 
 The rules for objects, and their storage:
 

@@ -30,8 +30,8 @@ class RequestContext:
     hooks: Hooks
     options: WriteOptions | None = None
     warnings: list[str] = field(default_factory=list)
-    asks: bool = False  # whether admission webhooks are configured; set at the start of each attempt to write
-    deadline: float | None = None  # monotonic seconds; set when the request first waits for something outside
+    asks: bool = False  # whether admission webhooks or policies exist; set at the start of each attempt to write
+    deadline: float | None = None  # monotonic seconds; a write's time limit, set when admission first needs it
 
     @property
     def user(self) -> str:
@@ -39,7 +39,7 @@ class RequestContext:
 
     @property
     def identity(self) -> Object:
-        """The user as objects record it (username, uid, groups, extra), without empty parts."""
+        """The user's non-empty username, uid, groups and extra, for the spec of a CertificateSigningRequest."""
         user = self.user_info
         shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups),
                  "extra": {key: list(values) for key, values in user.extra}}
@@ -47,7 +47,7 @@ class RequestContext:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a write may call a webhook. Such a write may have to start again."""
+        """Whether a write may call a webhook. If the object changes during the call, the write starts again."""
         return self.asks or self.type.strategy.asks_webhook
 
     @property
@@ -61,7 +61,7 @@ class RequestContext:
 
     @property
     def stored_bytes(self) -> bytes:
-        """The stored JSON of the object that the path names, empty if it does not exist. Needs the cluster's lock."""
+        """The stored JSON of the object that the path names; empty if there is no object. Needs the cluster's lock."""
         version = stored(self)
         return b"" if version is None else b"{" + version.tail
 
@@ -71,7 +71,7 @@ class RequestContext:
         return self.info.namespace if self.type.namespaced else ""
 
     def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of a type in storage form, in order: of one namespace, or of all for "".
+        """The stored objects of a type in key order, from one namespace, or from all namespaces if `namespace` is "".
 
         The caller must hold the cluster's lock and must not change the objects.
         """
@@ -81,7 +81,7 @@ class RequestContext:
 
 
 def answer_bytes(ctx: RequestContext, body: bytes, status: int = 200) -> HttpResponse:
-    """Answer with encoded JSON, in the form that the client accepts."""
+    """Answer with an encoded JSON object, rendered in the media type that the client accepts."""
     return HttpResponse(status, [("Content-Type", ctx.media.content_type)], render(body, ctx.media))
 
 
@@ -108,7 +108,7 @@ def answer_deleted(ctx: RequestContext, version: Version) -> HttpResponse:
 
 
 def page_not_found() -> HttpResponse:
-    """The plain-text 404 of an unknown path."""
+    """The plain-text 404 for an unknown path."""
     headers = [("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff")]
     return HttpResponse(404, headers, b"404 page not found\n")
 
@@ -120,5 +120,5 @@ def answer_success(ctx: RequestContext) -> HttpResponse:
 
 
 def stored(ctx: RequestContext) -> Version | None:
-    """The object that the path names, None if it does not exist. Needs the cluster's lock."""
+    """The stored object that the path names; None if there is no object. Needs the cluster's lock."""
     return ctx.cluster.storage.get(ctx.type.storage, ctx.namespace, ctx.info.name)

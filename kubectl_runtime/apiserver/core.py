@@ -53,9 +53,9 @@ _HEALTH = ("/healthz", "/livez", "/readyz")
 class Starting:
     """How a kube-apiserver answers while it starts. It is ready after `seconds` on the clock.
 
-    Until then /healthz and /readyz answer 500 and name the failing check; /livez answers normally. In the first half of
-    the time every other request gets a 503 with `Retry-After: 5`. In the second half lists and watches get a 429 with
-    `Retry-After: 1`, and other requests are served.
+    Until then /healthz and /readyz answer 500 and name the failing check; /livez answers normally. During the first
+    half of this time every other request gets a 503 with `Retry-After: 5`. During the second half lists and watches get
+    a 429 with `Retry-After: 1`, and other requests are served.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -64,7 +64,7 @@ class Starting:
         self._knows_paths, self._ready = now + seconds / 2, now + seconds
 
     def answer(self, request: HttpRequest, info: RequestInfo) -> HttpResponse | None:
-        """The answer to a request; None if the request is to be served normally. Raises StatusError."""
+        """The 500 for a health check; None to serve the request normally. Raises StatusError for a 503 or 429."""
         now = self._clock.monotonic()
         if now >= self._ready:
             return None
@@ -98,11 +98,13 @@ class ApiCore:
                  seed: int | None = None, warn_unobeyed: bool = True, gates: frozenset[str] = frozenset(),
                  first_create_delay: float = 0.0) -> None:
         """`compaction_interval` is in seconds; 0 keeps the history from version 1. Without `access` every client may do
-        everything. `kubelet` answers for Pods. `webhooks` calls webhooks; without it every webhook call fails.
+        everything. `kubelet` runs Pods and serves their logs and streams. `webhooks` calls webhooks; without it every
+        webhook call fails.
 
         `seed` makes uids and generated names reproducible. With `warn_unobeyed`, creating an object that the server
         stores but does not act on returns a Warning. `gates` are the enabled feature gates. If a custom resource's CRD
-        was established less than `first_create_delay` seconds ago, the answer to a create is delayed by that time.
+        was established less than `first_create_delay` seconds ago, the answer to a create is delayed by
+        `first_create_delay` seconds.
         """
         self.clock = clock
         # These uids identify the cluster in every answer, like those of kube-apiserver's API Priority and Fairness.
@@ -115,7 +117,7 @@ class ApiCore:
         self.access = access or Access()
         self._first_create_delay = first_create_delay
         self.starting: Starting | None = None
-        """Answers requests while the server simulates its start; None for a server without this phase."""
+        """Answers requests while the server simulates a kube-apiserver's start; None if no start is simulated."""
         self.kubelet = kubelet or Kubelet(clock)
         self.kubelet.rules.on_change(self._wake_up)
         self._wake: Callable[[], None] | None = None
@@ -189,7 +191,7 @@ class ApiCore:
         return response
 
     def _is_new(self, resource_type: ServedResource) -> bool:
-        """Whether the type is a custom resource whose CRD was established less than the create delay ago."""
+        """Whether the type belongs to a CRD that was established less than `first_create_delay` seconds ago."""
         with self.cluster.locked():
             name = f"{resource_type.plural}.{resource_type.group}"
             stored = self.cluster.storage.get(DEFINITIONS, "", name) if resource_type.is_custom else None
@@ -197,7 +199,7 @@ class ApiCore:
         return since is not None and (self.clock.now() - parse_time(since)).total_seconds() < self._first_create_delay
 
     def _resource_type(self, info: RequestInfo) -> ServedResource | None:
-        """The type that a path names. Returns None for the plain-text 404 and raises the 404 with a Status."""
+        """The type that a path names. If there is none, returns None (plain-text 404) or raises a 404 with a Status."""
         if not info.is_resource:
             return None
         found = self.cluster.registry.get(info.group, info.version, info.resource)
@@ -227,7 +229,7 @@ class ApiCore:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, without the lock, when `tick` has work earlier than `next_wakeup` last returned."""
+        """Call `wake`, without the lock, when `tick` has work before the time that `next_wakeup` last returned."""
         self._wake = wake
 
     def _wake_up(self) -> None:
@@ -243,11 +245,11 @@ class ApiCore:
         return False
 
     def tick(self) -> bool:
-        """Do a bounded piece of the work that is due now; afterwards `next_wakeup` returns when more is due.
+        """Do a bounded part of the work that is due now. Afterwards `next_wakeup` returns when more work is due.
 
-        Returns False if it did nothing because a tick is already running, either in another thread or in this thread
+        Returns False without doing anything if a tick is already running, either in another thread or in this thread
         (a webhook that the tick calls can call back into the server). The errors of failed steps are raised after all
-        other steps are done; a controller whose step failed examines all objects again after a growing delay.
+        other steps are done. A controller whose step failed examines all objects again after a growing delay.
         """
         if not self._ticking.acquire(blocking=False):
             return False
@@ -284,7 +286,7 @@ class ApiCore:
             raise failures[0] if len(failures) == 1 else ExceptionGroup("steps of controllers failed", failures)
 
     def _note_refusals(self, controller: ControlLoop, count: int) -> None:
-        """Have a controller examine all objects again after a growing delay if it failed or webhooks refused it."""
+        """Have a controller whose step had failures or refusals (`count`) examine all objects after a growing delay."""
         known = self._again.get(controller)
         now = self.clock.monotonic()
         if count:
@@ -294,7 +296,7 @@ class ApiCore:
             del self._again[controller]
 
     def compact(self) -> None:
-        """Forget all changes so far: every older resourceVersion expires."""
+        """Delete the change history: every resourceVersion before the current one expires."""
         with self.cluster.locked():
             self.cluster.storage.compact(self.cluster.storage.rv)
 
@@ -326,9 +328,9 @@ class ApiCore:
                 controller.start(self.cluster)
 
     def implant(self, versions: Iterable[tuple[str, Version]]) -> None:
-        """Add versions unchanged to the stored objects; each comes with the storage key of its type.
+        """Add objects unchanged to the stored objects. `versions` yields pairs (storage key of the type, object).
 
-        Watches end, and resourceVersions up to the highest stored one expire.
+        Watches end, and resourceVersions before the highest stored one expire.
         """
         with self.cluster.locked():
             rv, buckets = self.cluster.storage.dump()

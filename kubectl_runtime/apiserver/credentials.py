@@ -24,8 +24,10 @@ from kubectl_runtime.certificates.bundles import server_context, write_private
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """How a client verifies the server (`ca` is PEM) and authenticates. All empty if the server has no TLS and no
-    users."""
+    """What a client needs to verify the server (`ca` is PEM) and to authenticate.
+
+    All fields are empty if the server has neither TLS nor users.
+    """
 
     ca: bytes = b""
     token: str = field(default="", repr=False)
@@ -58,7 +60,7 @@ class Issuer:
 
 
 def kubeconfig(url: str, credentials: Credentials, *, name: str = "embedded") -> str:
-    """The text of a kubeconfig with one cluster, user and context. It embeds everything and refers to no file."""
+    """The text of a kubeconfig with one cluster, user and context. It embeds all credentials and refers to no file."""
     cluster: dict[str, Any] = {"server": url}
     if credentials.ca:
         cluster["certificate-authority-data"] = _base64(credentials.ca)
@@ -94,7 +96,7 @@ class ServerTls:
 
     def __init__(self, authority: Authority | None = None, *, hosts: Iterable[str] = HOSTS,
                  certificate: Certificate | None = None) -> None:
-        """Serve with `certificate`, or with one that `authority` issues for `hosts`; None creates an authority.
+        """Serve with `certificate`, or with one that `authority` issues for `hosts`. The default is a new authority.
 
         Raises `MissingExtra`.
         """
@@ -120,7 +122,7 @@ class ServerTls:
 
     @staticmethod
     def subject(connection: socket.socket) -> tuple[tuple[str, str], ...] | None:
-        """The subject of the client's verified certificate as pairs, with its fingerprint; None if there is none."""
+        """The verified client certificate's subject as pairs, then its fingerprint; None if there is no certificate."""
         if not isinstance(connection, ssl.SSLSocket):
             return None
         described, encoded = connection.getpeercert(), connection.getpeercert(binary_form=True)
@@ -132,7 +134,9 @@ class ServerTls:
 
 
 def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
-    """The `ServerTls` for the argument `tls`: itself, one with the given authority, one with a new authority, or None.
+    """The TLS side of a server: `tls` itself, or a `ServerTls` with the given authority (True: with a new authority).
+
+    Returns None if `tls` is False.
     """
     if isinstance(tls, ServerTls) or tls is False:
         return tls or None

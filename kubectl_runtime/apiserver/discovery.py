@@ -87,7 +87,7 @@ _HIDDEN_AT_END = ("patch", "create", "update")  # verbs that discovery hides whi
 
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
-    """The answer to a discovery request, None for other requests. Raises the 404 with a Status and the 406."""
+    """The answer to a discovery request; None for other requests. Raises StatusError for a 404 with a Status or 406."""
     path = request.path[1:].removesuffix("/")
     parts = path.split("/") if path else []
     if not parts:
@@ -117,7 +117,7 @@ def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
 def _check_routed(request: HttpRequest, media_types: Sequence[str] = MEDIA_TYPES) -> None:
     """Check a request for a document that the real server serves through its router.
 
-    The router allows only GET, not even HEAD, and reads Accept in its own way. Other documents answer every method.
+    The router allows only GET, not even HEAD, and parses Accept differently. Other documents answer every method.
     """
     if request.method != "GET":
         raise errors.method_not_allowed()
@@ -282,7 +282,7 @@ def _aggregated(found: ServedResource) -> Object:
 
 
 def _kind(found: ServedResource, group: str, version: str, kind: str) -> Object:
-    """The responseKind of a resource. For built-in types, group and version are left out if they are the path's."""
+    """The responseKind of a resource. For built-in types, group and version are omitted if they equal the path's."""
     if found.is_custom and not group:
         group, version = found.group, found.version
     return {"group": group, "version": version, "kind": kind}

@@ -1,9 +1,9 @@
 """Decodes request bodies (media types, JSON, YAML, repeated keys, the kind) and compresses answers.
 
-Repeated and unknown fields become texts for warnings and refusals (``fieldValidation`` Warn and Strict). The texts have
-the order of the real server's decoder. That decoder reads the JSON of a built-in kind once, so repeated and unknown
-fields appear in body order; for a custom resource the repeated fields come first. YAML and the result of a patch are
-converted to JSON with sorted keys first. All repeated keys of a YAML body share one refusal text.
+Repeated and unknown fields become texts for warnings and refusals (``fieldValidation`` Warn and Strict). The texts come
+in the order in which the real server's decoder reports them. That decoder reads the JSON of a built-in kind once, so
+repeated and unknown fields appear in body order; for a custom resource the repeated fields come first. YAML and the
+result of a patch are first converted to JSON with sorted keys. All repeated keys of a YAML body share one refusal text.
 
 msgspec decodes valid bodies. For an invalid body a scanner finds the message of the real server's decoder. The scanner
 has an explicit stack, so that a deeply nested body gets an answer instead of a recursion error.
@@ -198,7 +198,7 @@ class Keys:
     ordered: bool = True
 
     def problems(self, unknown: list[str], *, mixed: bool = False) -> list[str]:
-        """The texts about repeated keys and unknown fields. With `mixed` one decoder pass finds both."""
+        """The texts about repeated keys and unknown fields. With `mixed` both kinds of text come in body order."""
         if mixed and self.trace:
             return list(_mixed(self.trace, frozenset(unknown)))
         if not self.ordered:
@@ -222,7 +222,7 @@ def yaml_keys(lines: list[str]) -> Keys:
 
 
 def operation_keys(operations: list[Any], known: Iterable[str], keys: Keys) -> Keys:
-    """The keys of a JSON patch, whose operations may have only the `known` keys."""
+    """The keys of a JSON patch. Keys of an operation that are not `known` are reported as unknown fields."""
     unknown = [f"[{index}].{key}" for index, operation in enumerate(operations) for key in operation or ()
                if key not in known]
     return Keys(tuple(f"json patch {text}" for text in keys.problems(unknown, mixed=True)), ordered=False)
@@ -298,9 +298,9 @@ def content_type(request: HttpRequest) -> str:
 
 
 def check_readable(request: HttpRequest) -> None:
-    """Raise the 413 of a body that is too large, or the 500 of a body that could not be read completely.
+    """Raise a 413 for a body that is too large, or a 500 for a body that could not be read completely.
 
-    The 500 is bare, since the real server has no Status for a read error.
+    The 500 has no reason, since the real server has no specific Status for a read error.
     """
     if request.broken_body:
         raise errors.bare_500(request.broken_body)
@@ -390,7 +390,7 @@ def parse_json(body: bytes) -> tuple[Any, Keys]:
 
 
 def may_repeat_keys(body: bytes, value: Any) -> bool:
-    """Whether a JSON text may have repeated keys. Decoding drops repetitions, so encoding again gives fewer quotes."""
+    """Whether a JSON text may have repeated keys. Decoding drops these, so that `value` encodes to fewer quotes."""
     return body.count(b'"') != _encode(value).count(b'"')
 
 
@@ -473,7 +473,7 @@ def check_kind(value: Object, resource_type: ServedResource, body: bytes) -> Non
 
 
 def shape(value: Any, type_name: str) -> tuple[Object, list[str]]:
-    """Give a decoded body (not a resource) the shape of a typed object. Returns the object and its unknown fields.
+    """Convert a decoded body to the shape of a typed object. Returns the object and the paths of its unknown fields.
 
     `type_name` is a type of `kinds.typed` (``autoscaling.v1.Scale``). A null body becomes an empty object. Raises a 400
     if the body does not fit the type.
@@ -502,12 +502,12 @@ def read_shape(request: HttpRequest, type_name: str) -> tuple[Object, list[str],
 
 
 COMPRESS_ABOVE = 128 << 10
-"""Size in bytes above which a body is compressed. Read for each answer, so that tests can set it to 0."""
+"""Size in bytes above which a body is compressed. The value is read for each answer, so that tests can set it to 0."""
 _LEVEL = 1  # kube-apiserver's level: fast rather than small
 
 
 def compressed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """The answer to send: compressed if the real server would compress it."""
+    """The answer to send: `response`, compressed if the real server would compress it."""
     if response.stream is not None or len(response.body) <= COMPRESS_ABOVE or not _accepts_gzip(request):
         return response
     if response.header("content-encoding") or (response.header("content-type") or "").startswith("text/"):

@@ -38,7 +38,7 @@ _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", 
 class StatusError(Exception):
     """A refusal; `to_status()` is the ``v1.Status`` that answers the request."""
 
-    from_webhook = False  # whether a later retry may succeed although the object itself does not change
+    from_webhook = False  # whether the same request may succeed later: a webhook, policy or quota refused it
 
     def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None,
                  causes: Sequence[Cause] = (), metadata: Object | None = None, headers: Sequence[tuple[str, str]] = (),
@@ -91,18 +91,18 @@ def _details(group: str, kind: str, name: str) -> Object:
 
 
 def not_found(group: str, plural: str, name: str) -> StatusError:
-    """404 of a missing object."""
+    """404 for a missing object."""
     return StatusError(404, "NotFound", f'{qualified(group, plural)} "{name}" not found',
                        details=_details(group, plural, name))
 
 
 def no_such_resource() -> StatusError:
-    """404 of a path that names an unknown resource of a known group."""
+    """404 for a path that names an unknown resource of a known group."""
     return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def already_exists(group: str, plural: str, name: str, *, generated: bool = False) -> StatusError:
-    """409 of a second create. With `generated` (the name comes from generateName) a retry may succeed."""
+    """409 for a create of an existing object. With `generated` (the name is from generateName) a retry may succeed."""
     message, details = f'{qualified(group, plural)} "{name}" already exists', _details(group, plural, name)
     if not generated:
         return StatusError(409, "AlreadyExists", message, details=details)
@@ -115,7 +115,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> StatusError:
-    """409 of a stale resourceVersion or an unmet precondition."""
+    """409 for a stale resourceVersion or an unmet precondition."""
     return StatusError(409, "Conflict", f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}',
                        details=_details(group, plural, name))
 
@@ -149,7 +149,7 @@ def forbidden(group: str, plural: str, name: str, why: str, causes: Sequence[Cau
 
 
 def method_not_allowed() -> StatusError:
-    """405."""
+    """405 for a method that the path does not support."""
     return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource",
                        details={})
 
@@ -167,12 +167,12 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410 of a compacted continue token or resourceVersion. `continue_token` allows an inconsistent continuation."""
+    """410 for an expired continue token or resourceVersion. `continue_token` continues the list, but inconsistently."""
     return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else {})
 
 
 def resource_version_too_large(wanted: int, current: int) -> StatusError:
-    """504 of a resourceVersion that does not exist yet; the real server waits 3 s before this answer."""
+    """504 for a resourceVersion that does not exist yet. The real server waits 3 s before this answer."""
     return StatusError(504, "Timeout", f"Timeout: Too large resource version: {wanted}, current: {current}",
                        details={"retryAfterSeconds": 1},
                        causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
@@ -180,7 +180,7 @@ def resource_version_too_large(wanted: int, current: int) -> StatusError:
 
 
 def too_large(limit: int) -> StatusError:
-    """413 of a body above the limit."""
+    """413 for a body above the limit."""
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 

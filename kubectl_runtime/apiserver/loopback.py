@@ -28,8 +28,8 @@ def submit(cluster: Cluster, method: str, path: str, body: Object | None = None,
            agent: str = MANAGER) -> HttpResponse | None:
     """Make a request as a component of the cluster. Returns None if the server refused it.
 
-    After a conflict or a missing object the controller examines the object again anyway. Refusals by a webhook are
-    counted, so that the core has the controller try again later.
+    If the refusal is a conflict or the object is missing, the controller examines the object again anyway. Refusals by
+    a webhook, policy or quota are counted, so that the core lets the controller try again later.
     """
     request = HttpRequest(method, path, headers={
         "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},
@@ -42,7 +42,7 @@ def submit(cluster: Cluster, method: str, path: str, body: Object | None = None,
 
 
 def served_type(cluster: Cluster, storage_key: str) -> ServedResource | None:
-    """A served version of the type that is stored under a key, None if no version is served."""
+    """A served version of the type that is stored under `storage_key`; None if no version is served."""
     return next(iter(cluster.registry.of_storage(storage_key)), None)
 
 
@@ -50,7 +50,7 @@ Kind = ServedResource | str | None  # a type or its storage key; None stands for
 
 
 def type_of(cluster: Cluster, kind: Kind) -> ServedResource | None:
-    """The served type of a `Kind`, None if it is not served."""
+    """The served type of a `Kind`; None if the type is not served."""
     return served_type(cluster, kind) if isinstance(kind, str) else kind
 
 

@@ -30,7 +30,7 @@ _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}
 
 
 def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
-    """The causes against an object's metadata on create. Generic checks count only if the kind's own find nothing."""
+    """The causes against an object's metadata on create. Generic name checks run only if all other checks pass."""
     checks = strategy.metadata_checks
     if not checks.on_create:
         return _whole(metadata, path_segment_errors)
@@ -134,9 +134,10 @@ def _finalizers(finalizers: list[str]) -> list[Cause]:
 
 
 def collector_finalizers(before: list[str], policy: str, *, orphans: bool = False) -> list[str]:
-    """The finalizers after a delete: the propagation policy ("" for none) decides the garbage collector's finalizers.
+    """An object's finalizers after a delete request.
 
-    `orphans` must be true for kinds whose dependents are orphaned by default.
+    The propagation policy ("" for none) decides which of the garbage collector's finalizers the object has. `orphans`
+    must be true for kinds whose dependents are orphaned by default.
     """
     orphan = policy == "Orphan" or (not policy and (ORPHAN in before or (orphans and FOREGROUND not in before)))
     foreground = policy == "Foreground" or (not policy and FOREGROUND in before)
@@ -208,7 +209,7 @@ def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
 
 
 def restore(meta: Object, before: Object) -> None:
-    """Silently restore the fields that an update cannot change. An added deletionTimestamp stays, and is refused later.
+    """Silently restore the fields that an update cannot change. An added deletionTimestamp is left to validation.
     """
     meta.pop("selfLink", None)
     for key in ("creationTimestamp", "deletionTimestamp"):
@@ -222,7 +223,7 @@ def restore(meta: Object, before: Object) -> None:
 
 
 def without_times(obj: Object) -> Object:
-    """The object without the times in managedFields: an update that changes only these times changes nothing."""
+    """The object without the times in managedFields. An update that changes only these times counts as no change."""
     meta = obj["metadata"]
     entries = [{key: value for key, value in entry.items() if key != "time"}
                for entry in meta.get("managedFields") or ()]

@@ -293,7 +293,7 @@ class WriteOptions:
 
 
 def refused(kind: str, causes: Sequence[Cause]) -> errors.StatusError:
-    """The 422 of invalid options; `kind` is their kind, such as DeleteOptions."""
+    """A 422 for invalid options; `kind` is the options' kind, such as DeleteOptions."""
     return errors.invalid("meta.k8s.io", kind, "", causes)
 
 
@@ -302,7 +302,7 @@ def dry_run_causes(values: list[str]) -> list[Cause]:
 
 
 def write_options(request: HttpRequest, kind: str, *, apply: bool = False) -> WriteOptions:
-    """Read CreateOptions, UpdateOptions or PatchOptions; `kind` is that name, for errors."""
+    """Read the options of a write. `kind` is CreateOptions, UpdateOptions or PatchOptions. Raises a 422 if invalid."""
     dry_run, manager = request.params("dryRun"), request.param("fieldManager")
     validation = request.param("fieldValidation")
     causes = []
@@ -328,7 +328,7 @@ def default_manager(request: HttpRequest) -> str:
 
 
 def integer_param(request: HttpRequest, name: str) -> int | None:
-    """An integer in the query, None if it is missing. Raises a 400 for other values, also if empty or above 64 bits."""
+    """An integer in the query, None if it is missing. Raises a 400 if it is empty, not a number, or above 64 bits."""
     if not request.has_param(name):
         return None
     try:
@@ -354,7 +354,7 @@ class DeleteOptions:
 
 
 def delete_options(request: HttpRequest, *, custom: bool = False) -> DeleteOptions:
-    """Read DeleteOptions for a built-in or a custom kind. Raises the 400 and 422 of invalid options."""
+    """Read DeleteOptions for a built-in or a custom kind. Raises a 400 or 422 for invalid options."""
     return checked(raw_delete_options(request, custom=custom))
 
 
@@ -365,7 +365,7 @@ def raw_delete_options(request: HttpRequest, *, custom: bool = False) -> Object:
 
 
 def checked(raw: Object) -> DeleteOptions:
-    """DeleteOptions from fields of the right types. Raises the 422 of invalid or contradictory options."""
+    """DeleteOptions from fields of the right types. Raises a 422 for invalid or contradictory options."""
     causes = []
     policy, orphan, dry_run = raw.get("propagationPolicy"), raw.get("orphanDependents"), raw.get("dryRun") or []
     if policy is not None and orphan is not None:
@@ -488,12 +488,12 @@ def _json(text: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """The name of a value of the wrong type in the real decoder's message."""
+    """A value of the wrong type, as the real decoder's message names it."""
     return f"number {value}" if isinstance(value, float) else _GO_TYPES[type(value)]
 
 
 def too_old(token: ContinueToken) -> StatusError:
-    """The 410 of a token whose resourceVersion was compacted. Its new token continues with the current objects."""
+    """A 410 for a token whose resourceVersion was compacted. The 410's token continues with the current objects."""
     return expired(TOO_OLD, ContinueToken(-1, token.start).encode())
 
 

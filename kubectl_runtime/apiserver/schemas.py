@@ -109,7 +109,7 @@ def scalar_of(node: Node) -> str:
 
 
 def list_relationship(node: Node) -> tuple[str, tuple[str, ...]]:
-    """(list type, keys) of an array node: its declared list type, else from its patch strategy, else atomic."""
+    """An array node's (list type, keys): as declared, or else derived from the patch strategy, or else atomic."""
     declared = node.get("x-kubernetes-list-type")
     if declared is not None:
         return declared, tuple(node.get("x-kubernetes-list-map-keys", ())) if declared == "map" else ()
@@ -203,7 +203,7 @@ def from_openapi(json_schema: Node | None) -> Schema:
 
 def _build_custom(node: Node, open_below: bool) -> Schema:
     if node.get("x-kubernetes-int-or-string"):
-        return ANY.replaced(node=node)  # for ownership any value; validation checks the type
+        return ANY.replaced(node=node)  # ownership and patches accept any value here; validation checks the type
     kind = node.get("type", "")
     if kind == "object":
         return _object(node, resource=bool(node.get("x-kubernetes-embedded-resource")), open_below=open_below)

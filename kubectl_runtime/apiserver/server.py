@@ -113,8 +113,8 @@ _CRD = "CustomResourceDefinition"
 def load_objects(core: ApiCore, manifests: Manifests) -> int:
     """Create or replace all objects. Returns their number.
 
-    Creates missing Namespaces, waits until a CRD is served before the next object, and writes a status through
-    /status. Raises OSError, or ValueError that names the refused object and its document; objects before it stay.
+    Creates missing Namespaces, waits after each CRD until its resources are served, and writes a status through
+    /status. Raises OSError, or a ValueError that names the refused object and its document; earlier objects stay.
     """
     count = 0
     for obj, place in read_objects(manifests):
@@ -267,39 +267,40 @@ class ApiServer:
                  webhook_services: Mapping[str, str] | None = None, seed: int | None = None,
                  record: bool = True, warn_unobeyed: bool = True,
                  feature_gates: Mapping[str, bool] | None = None, first_create_delay: Duration = 0) -> None:
-        """The constructor starts and binds nothing.
+        """The constructor starts no thread and binds no port.
 
-        `port` 0 takes a free port, which restarts keep. `controllers` is a list of names, or ``*`` for all controllers.
+        `port` 0 takes a free port, which restarts keep. `controllers` names the controllers to run; ``["*"]`` runs all.
         The default is ``garbage-collector``, ``namespace``, ``persistentvolumeclaim-protection``,
         ``persistentvolume-protection`` (without these four, deletions do not finish) and ``resourcequota``. The others
         are ``disruption``, ``persistentvolume-binder``, ``serviceaccount``, ``deployment``, ``replicaset``,
         ``statefulset``, ``daemonset``, ``job``, ``cronjob``, ``endpoint``, ``endpointslice``, ``kubelet`` (runs Pods by
-        `kubelet.rules`), ``node-lifecycle`` (taints Nodes that are not ready), ``ttl-after-finished`` and
-        ``root-ca-certificate-publisher``.
+        `kubelet.rules`), ``node-lifecycle`` (taints Nodes that are not ready), ``ttl-after-finished``,
+        ``clusterrole-aggregation`` and ``root-ca-certificate-publisher``.
 
         `compaction_interval` is in seconds on the clock. History reaches back between one and two intervals, or to
         version 1 if the interval is 0. `seed` makes uids, generated names and the server's own faults reproducible.
-        `record` keeps requests for `requests`. With `warn_unobeyed`, creating an object that the server stores but does
-        not act on returns a Warning header. `feature_gates` are those of a kube-apiserver. The only supported gate is
-        ``ShardedListAndWatch`` (off by default), with which lists and watches obey ``shardSelector``. If a custom
-        resource's CRD was established less than `first_create_delay` seconds ago, the answer to a create is delayed by
-        that time; a kube-apiserver waits 2 s.
+        With `record`, `requests` contains the received requests. With `warn_unobeyed`, creating an object that the
+        server stores but does not act on returns a Warning header. `feature_gates` maps names of a kube-apiserver's
+        feature gates to booleans. The only supported gate is ``ShardedListAndWatch`` (off by default), with which lists
+        and watches obey ``shardSelector``. If a custom resource's CRD was established less than `first_create_delay`
+        seconds ago, the answer to a create is delayed by `first_create_delay` seconds; a kube-apiserver waits 2 s.
 
         `tokens` maps bearer tokens to users (a `User` or a name), or is the path of a token file. Without tokens and
         RBAC every client is an administrator. `authorization_mode` "RBAC" enforces the Roles and bindings in the
         server; the server's own clients and kubeconfigs then belong to ``system:masters``. `anonymous` admits requests
-        without credentials (see `Access`). `tls` serves HTTPS and accepts client certificates, with a new authority or
-        the given one. `faults` is the fault script, by default an empty one.
+        without credentials (see `Access`). With `tls` the server serves HTTPS and accepts client certificates; `tls` is
+        an `Authority`, a `ServerTls`, or True for a new authority. `faults` is the fault script, by default an empty
+        one.
 
         Webhooks (admission, conversion) are called at the URL in their configuration, or in process if `mount_webhook`
-        has an application for that URL. The server runs nothing behind a Service, so `webhook_services` must give the
-        address: ``{"namespace/name": "https://127.0.0.1:9443"}``.
+        has an application for that URL. The server runs nothing behind a Service, so `webhook_services` must map each
+        webhook's Service to an address: ``{"namespace/name": "https://127.0.0.1:9443"}``.
 
         Raises ValueError for an unknown mode, controller or feature gate, for an invalid host or port, and for an
         invalid webhook address. Raises TokenFileError and MissingExtra.
         """
         if not host:
-            raise ValueError("the host is empty, which would be every network: use 127.0.0.1, or 0.0.0.0 for all")
+            raise ValueError("the host must not be empty: use 127.0.0.1, or 0.0.0.0 to listen on all interfaces")
         if not 0 <= port < 1 << 16:
             raise ValueError(f"the port must be a number from 0 to 65535, not {port}")
         gates = _gates_on(feature_gates or {})
@@ -351,9 +352,9 @@ class ApiServer:
     def stop(self) -> None:
         """End all connections and threads; the data stay. Does nothing if the server is not running.
 
-        Blocks until all have ended. Idle connections and watches end at once. A request in progress gets 5 s, and
-        another 5 s after its connection is broken. Raises RuntimeError with the names of the threads that still run
-        after this time (for example because a function of the fault script blocks).
+        Blocks until all have ended. Idle connections and watches end at once. A request in progress has 5 s to finish;
+        after that its connection is broken, and it has another 5 s. Raises RuntimeError with the names of the threads
+        that still run after this time (for example because a function of the fault script blocks).
         """
         listener, self._listener = self._listener, None
         if listener is None:
@@ -397,7 +398,7 @@ class ApiServer:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    # --- how to reach it -------------------------------------------------------------------------------------------
+    # --- access for clients -------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -423,7 +424,7 @@ class ApiServer:
         `timeout` is the deadline of each call (see `Config`). Use a short timeout if faults leave requests unanswered.
         Raises ValueError like `credentials`, RuntimeError before the first start.
         """
-        from kubectl_runtime.client.config.config import Config  # the server works without it
+        from kubectl_runtime.client.config.config import Config  # imported here, since only clients need it
 
         shown = self.credentials(user, certificate=certificate)
         own = shown.certificate
@@ -438,7 +439,7 @@ class ApiServer:
         The client works on real time, even if the server has another clock. With `clock`, such as `server.clock`, the
         client and its controllers work on that clock: requeues, retries and timeouts pass when a test moves the clock.
         """
-        from kubectl_runtime.client.api.client import Client  # the server works without it
+        from kubectl_runtime.client.api.client import Client  # imported here, since only clients need it
 
         return Client(self.config(user, certificate=certificate, timeout=timeout), clock=clock)
 
@@ -454,7 +455,7 @@ class ApiServer:
         return target
 
     def transport(self) -> ApiTransport:
-        """A `requests` adapter over the same data without sockets and threads, for simulation."""
+        """A `requests` adapter that calls this server directly, without sockets and threads, for simulation."""
         from kubectl_runtime.apiserver.transport.inprocess import ApiTransport  # imported here, since it loads requests
 
         transport = ApiTransport(self)
@@ -478,8 +479,8 @@ class ApiServer:
 
         A one-line string counts as a path if such a file exists. Missing Namespaces are created, a CRD is established
         before the objects that follow it, and a status is written through /status. The server need not be running.
-        Blocks until all objects are loaded; other requests are served between two objects. Raises ValueError that names
-        the object that the server refused; the objects before it stay.
+        Blocks until all objects are loaded; other requests are served between two objects. Raises a ValueError that
+        names the object that the server refused; objects that were loaded before it stay.
         """
         return load_objects(self.core, manifests)
 

@@ -3,8 +3,8 @@
 Objects are stored as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`). Every reader decodes its own
 copy, lists and watch events are joined from bytes, and several API versions share one encoding. A `Version` never
 changes. A `Change` is one write; the changes of a type since the last compaction are its history. A read at an older
-resourceVersion undoes the later changes. Each watch has its own cursor. For a deletion, `Change.new` is the last object
-with the resourceVersion of the deletion.
+resourceVersion undoes the later changes. Each watch has its own cursor. For a deletion, `Change.new` is the object's
+last state with the deletion's resourceVersion.
 
 The cluster's one lock guards storage and registry. Handlers and controllers hold the lock for a read or a write, but
 not while data is sent or a callback runs. Callbacks of a change run once the lock is free (`locked`), and a write that
@@ -206,7 +206,7 @@ class Registry:
         return iter(list(self._types.values()))
 
 
-SHARDED = "ShardedListAndWatch"  # lists and watches obey shardSelector (KEP-5866, alpha in 1.36)
+SHARDED = "ShardedListAndWatch"  # with this gate lists and watches obey shardSelector (KEP-5866, alpha in 1.36)
 FEATURE_GATES = {SHARDED: False}  # the known feature gates with their defaults
 
 MAX_HISTORY = 200_000  # maximum number of changes in the history of all types together
@@ -320,7 +320,7 @@ class Bucket:
     ended: bool = False  # the type is no longer served
 
     def scan(self, namespace: str) -> Iterator[Version]:
-        """The current objects of a namespace, or of all (""), in order."""
+        """The current objects of a namespace in key order; "" stands for all namespaces."""
         yield from slice_of(self.objects, self.keys, namespace)
 
 
@@ -428,7 +428,7 @@ class Storage:
         return bucket.base + bisect_left(bucket.history, rv + 1, key=lambda change: change.rv)
 
     def drop(self, key: str) -> None:
-        """Drop a type that is no longer served. Its watches end after the recorded changes."""
+        """Drop a type that is no longer served. Its watches end once they have sent the recorded changes."""
         bucket = self.buckets.pop(key, None)
         if bucket is None:
             return
@@ -439,7 +439,10 @@ class Storage:
             notify()
 
     def renew(self, key: str) -> None:
-        """Renew a type that is served again. Its watches end, and none can start at an earlier resourceVersion."""
+        """End a type's watches and keep its objects, because the type is served again.
+
+        New watches cannot start at an earlier resourceVersion.
+        """
         old = self.buckets.get(key)
         if old is None:
             return
@@ -455,8 +458,8 @@ class Storage:
     def load(self, state: tuple[int, dict[str, dict[str, Version]]], *, rv: int | None = None) -> None:
         """Replace the state with a dumped one, without history. Watches end, and older resourceVersions expire.
 
-        The server continues from `rv`, or from the dump's resourceVersion if that is higher. None takes the dump's
-        resourceVersion, which may move the server back in time.
+        The server continues from `rv`, or from the dump's resourceVersion if that is higher. If `rv` is None, the
+        server continues from the dump's resourceVersion, even if it is lower than the current one.
         """
         for key in list(self.buckets):
             self.drop(key)
@@ -495,8 +498,8 @@ class Cluster:
     def locked(self) -> Iterator[None]:
         """Hold the lock. Callbacks that became due run once the lock is free, even if the block raises.
 
-        A refused request may have written something before it failed (a precondition can stop a deletecollection
-        half-way).
+        They run after an error too, since a failed request may already have written something (a precondition can stop
+        a deletecollection half-way).
         """
         callbacks: list[Callable[[], None]] = []
         try:

@@ -1,7 +1,7 @@
 """The rules of a kind, one `Strategy` object per resource type: defaults, validation and deletion.
 
-- Order of a create: ``decode``, ``default``, managedFields (against ``blank``), ``admit`` with mutating policies and
-  webhooks (if there are any), ``to_storage``, ``prepare_create``, the core's metadata, ``validate_create``,
+- Order of a create: ``decode``, ``default``, managedFields (compared with ``blank``), ``admit`` with mutating policies
+  and webhooks (if there are any), ``to_storage``, ``prepare_create``, the core's metadata, ``validate_create``,
   ``canonicalize``, Pod security, validating policies and webhooks, quotas, ``stored_form``.
 - Order of an update: ``decode``, ``default``, managedFields, mutating policies and webhooks, ``to_storage``,
   ``prepare_update``, ``generation``, ``validate_update``, ``canonicalize``, Pod security, validating policies and
@@ -13,8 +13,8 @@ validates ``metadata`` (names, labels, annotations, finalizers, owner references
 of the object. Strategies keep no state; they read other objects through the `StrategyContext`.
 
 The real server checks ``metadata`` for every kind, and most kinds repeat some of these checks, so that causes appear
-twice (`MetadataChecks`). On a create the kind's own checks come first, and the generic checks follow only if the first
-found nothing. On an update both run.
+twice (`MetadataChecks`). On a create the kind's own checks run first, and the generic checks run only if those find
+nothing. On an update both run.
 """
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class StrategyContext(Protocol):
 
     @property
     def identity(self) -> Object:
-        """The user as objects record it: username, uid, groups, extra."""
+        """The user's non-empty username, uid, groups and extra, for the spec of a CertificateSigningRequest."""
         ...
 
     @property
@@ -98,11 +98,11 @@ class StrategyContext(Protocol):
 
     @property
     def stored_bytes(self) -> bytes:
-        """The stored JSON of the object that the path names, empty if it does not exist."""
+        """The stored JSON of the object that the path names; empty if there is no object."""
         ...
 
     def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of a type in storage form, in order: of one namespace, or of all for "". Must not be changed."""
+        """The stored objects of a type in key order, from one namespace or ("") from all. Must not be changed."""
         ...
 
 
@@ -113,7 +113,7 @@ class Strategy:
     allow_create_on_update = False  # a PUT of a missing object creates it (Lease)
     allow_unconditional_update = True  # a PUT without resourceVersion overwrites
     has_generation = False  # metadata.generation is 1 at creation and rises when `generation_part` changes
-    has_status = False  # a /status exists: an update of the object keeps the status, an update of /status the rest
+    has_status = False  # a /status exists: updates of the object keep the status, updates of /status keep the rest
     supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
     delete_warning = ""  # Warning header of a delete without a propagation policy (Job)
     terminates = False  # a deletion first removes the contents (Namespace, CustomResourceDefinition)
@@ -136,7 +136,7 @@ class Strategy:
         """Whether API versions differ from the stored form by more than apiVersion."""
         return False
 
-    asks_webhook = False  # a webhook converts between the versions, which takes time and may fail
+    asks_webhook = False  # whether a webhook converts between the versions, which takes time and may fail
 
     def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
         """Convert stored objects to an API version. `stored` pairs each object with the version it is stored in.
@@ -148,12 +148,13 @@ class Strategy:
     def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
         """Whether an object that is stored as version `stored_as` would be stored the same way today.
 
-        If not, even an update without changes stores it again. `stored` decodes the object, which few kinds need.
+        If not, even an update without changes stores the object again. Calling `stored` decodes the object, which few
+        kinds need.
         """
         return True
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:
-        """Convert a finished object to the form to store. Returns that form and its version ("" if all are the same).
+        """Convert a finished object to the form to store. Returns the form and its version ("" if all are alike).
 
         Locking and errors are as for `all_from_storage`.
         """

@@ -59,7 +59,10 @@ _GENERATE_ATTEMPTS = 8
 
 
 def check_namespace(ctx: RequestContext, obj: Object) -> None:
-    """Check that the object's namespace is missing or the path's, and set it. Cluster-scoped objects lose theirs."""
+    """Set the object's namespace to that of the path; remove it from a cluster-scoped object.
+
+    Raises a 400 if the object names another namespace.
+    """
     meta = obj["metadata"]
     if not ctx.type.namespaced:
         meta.pop("namespace", None)  # the real server also drops it silently
@@ -248,14 +251,14 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
         return answer
     is_old = current.partial or (current.stored_as and not strategy.is_up_to_date(current.decode, current.stored_as))
     if not is_old and same_json(without_times(new), without_times(before)):
-        return current  # also if an apply changes only times in managedFields, or differs only before defaulting
+        return current  # also if only times in managedFields or omitted default values differ
     if ctx.dry_run:
         return make_version(new, current.rv, fields, _unstored(ctx))
     return _put(ctx, new, fields, current)
 
 
 def is_finished(resource_type: ServedResource, obj: Object) -> bool:
-    """Whether nothing keeps a deleted object any longer, so that it can be removed."""
+    """Whether a deleted object can be removed: no finalizer, grace period or strategy delays the deletion."""
     meta = obj["metadata"]
     return (not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
             and not resource_type.strategy.holds_deletion(obj))
@@ -311,7 +314,7 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
-    """The error for field problems under strict validation, else "". Otherwise they become warnings or are ignored."""
+    """The error for field problems under strict validation, else "". With fieldValidation Warn adds warnings."""
     validation = ctx.options.field_validation if ctx.options else "Warn"
     if validation == "Strict" and problems:
         return "strict decoding error: " + ", ".join(problems)
@@ -321,9 +324,9 @@ def refusing(ctx: RequestContext, problems: list[str]) -> str:
 
 
 def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> None:
-    """Raise the 400 of a body with unknown or repeated fields, unless they only cause warnings or are ignored.
+    """Raise a 400 for unknown or repeated fields (`problems`), unless these only cause warnings or are ignored.
 
-    `type_name` ends in version and kind.
+    `type_name` ends in version and kind, as in ``autoscaling.v1.Scale``.
     """
     version, kind = type_name.split(".")[-2:]
     if why := refusing(ctx, problems):
@@ -331,7 +334,7 @@ def refuse_fields(ctx: RequestContext, type_name: str, problems: list[str]) -> N
 
 
 def decode(ctx: RequestContext, obj: Object, keys: Keys) -> None:
-    """Give a received object its typed shape and defaults. Raises a 400 if it does not fit."""
+    """Give a received object its typed shape and defaults. Raises a 400 if the object does not fit the type."""
     kind, version = ctx.type.kind, ctx.type.version
     try:
         unknown = ctx.type.strategy.decode(obj)

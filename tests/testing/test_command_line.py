@@ -19,7 +19,7 @@ from tests.examples.programs import Program
 @pytest.mark.parametrize(("arguments", "complaint"), [
     (["--port", "99999"], "error: the port must be a number from 0 to 65535, not 99999\n"),
     (["--port", "-1"], "error: the port must be a number from 0 to 65535, not -1\n"),
-    (["--bind-address", ""], "error: the host is empty"),
+    (["--bind-address", ""], "error: the host must not be empty"),
     (["--controllers", "nothing"], "error: unknown controllers: nothing"),
     (["--load", "/nonexistent"], "error: [Errno 2]"),
     (["--token-auth-file", "/nonexistent"], "error: [Errno 2]"),
