@@ -97,7 +97,7 @@ class BuiltinStrategy(Strategy):
         return dig(obj, self.generation_path)
 
     def decode(self, obj: Object) -> list[str]:
-        """Decode with `typed.decode`. An empty list managedFields is kept, because it resets the managers."""
+        """Decode with `typed.decode`. An empty managedFields list is kept, because it resets the managers."""
         metadata = obj.get("metadata")
         forget = isinstance(metadata, dict) and metadata.get("managedFields") == []
         unknown = typed.decode(self.type_name, obj)
@@ -106,7 +106,7 @@ class BuiltinStrategy(Strategy):
         return unknown
 
     def blank(self) -> Object:
-        """The empty object of `typed.blank`."""
+        """The empty object that `typed.blank` returns."""
         return typed.blank(self.type_name)
 
     def prepare_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> None:
@@ -163,7 +163,7 @@ class BuiltinStrategy(Strategy):
 
     @property
     def unsupported_field(self) -> str:
-        """The text that refuses an unknown field selector. It differs for kinds without fields of their own."""
+        """The message for an unknown field selector. Kinds that declare no `fields` have a different message."""
         return super().unsupported_field if self.fields else _GENERIC_FIELDS
 
 
@@ -176,15 +176,15 @@ def default_class(ctx: StrategyContext, group: str, plural: str, annotation: str
 
 
 def true_conditions(status: Object) -> set[str]:
-    """The types of the conditions in a status that are True."""
+    """The types of those conditions in `status` whose status is True."""
     return {entry.get("type", "") for entry in status.get("conditions") or () if entry.get("status") == "True"}
 
 
 def difference(before: Any, after: Any, *, as_given: bool = False) -> str:
     """A readable difference between two values.
 
-    The real server prints its internal Go structs. This function prints the API's JSON. With `as_given`, the values
-    have a struct's names and order, and the order is kept.
+    The real server prints its internal Go structs; this function prints the values as JSON, with sorted keys. With
+    `as_given` the keys stay in the values' own order.
     """
     old, new = (json.dumps(value, indent=1, sort_keys=not as_given, ensure_ascii=False).splitlines(keepends=True)
                 for value in (before, after))

@@ -433,7 +433,7 @@ class JobStrategy(BuiltinStrategy):
             self._generate_selector(obj["spec"], obj["metadata"])
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Add the selector's labels to the Job too, as the real server does by defaulting stored objects on reading."""
+        """Give a Job without labels its template's labels; the real server adds this default when it reads the Job."""
         without = not obj["metadata"].get("labels")
         _default_labels(obj)
         return without
@@ -454,7 +454,7 @@ class JobStrategy(BuiltinStrategy):
                 + pod_name_causes(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate an update. Selector, template and completionMode cannot change; completions only if Indexed."""
+        """Validate an update. Selector, template and completionMode cannot change; completions can, if Indexed."""
         if subresource == "status":
             return job_status_causes(new, old)
         spec, before = new["spec"], old["spec"]
@@ -464,7 +464,7 @@ class JobStrategy(BuiltinStrategy):
             keys.remove("template")  # a suspended Job may change its scheduling before it starts
             if _fixed_template(spec["template"]) != _fixed_template(before["template"]):
                 return [errors.immutable("spec.template.spec", spec["template"].get("spec"))]
-        causes = 2 * (list(JOB_SPEC(spec, "spec")) + _selector_causes(spec))  # the real server checks it twice
+        causes = 2 * (list(JOB_SPEC(spec, "spec")) + _selector_causes(spec))  # the real server checks the spec twice
         if spec.get("completionMode") != INDEXED:
             keys.insert(0, "completions")
         elif spec.get("completions") not in (before.get("completions"), spec.get("parallelism")):
@@ -573,7 +573,7 @@ class CronJobStrategy(BuiltinStrategy):
         default_pod_spec(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate the spec, and that the name is short enough for the names of Jobs."""
+        """Validate the spec, and that the name leaves room for the suffix of the Jobs' names."""
         causes, name = self._causes(obj, {}), obj["metadata"].get("name", "")
         if len(name) > _MAX_CRON_NAME:
             causes.append(errors.invalid_value("metadata.name", name,

@@ -471,7 +471,10 @@ def subjects(kind: str) -> Cell:
 
 
 def quota(prefixes: tuple[str, ...], *, others: bool) -> Cell:
-    """A cell that prints a quota's used and hard amounts, for resources with (or, with `others`, without) a prefix."""
+    """A cell that prints a quota's used and hard amounts.
+
+    The cell covers the resources whose names start with one of `prefixes`, or with `others` all other resources.
+    """
     def cell(obj: Object, _now: datetime) -> str:
         hard, used = dig(obj, "status.hard") or {}, dig(obj, "status.used") or {}
         return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in sorted(hard)
@@ -481,7 +484,7 @@ def quota(prefixes: tuple[str, ...], *, others: bool) -> Cell:
 
 
 def signing_condition(obj: Object, _now: datetime) -> str:
-    """A CertificateSigningRequest's state, from Pending, Approved, Denied, Failed and Issued."""
+    """A CertificateSigningRequest's state, for example ``Pending`` or ``Approved,Issued``."""
     kinds = [entry.get("type") for entry in dig(obj, "status.conditions") or ()]
     text = "Denied" if "Denied" in kinds else "Approved" if "Approved" in kinds else "Pending"
     if "Failed" in kinds:
@@ -490,7 +493,7 @@ def signing_condition(obj: Object, _now: datetime) -> str:
 
 
 def dangling(obj: Object, _now: datetime) -> str:
-    """Whether a FlowSchema's priority level is missing."""
+    """The status of a FlowSchema's Dangling condition (True: no such priority level); "?" without the condition."""
     conditions = dig(obj, "status.conditions") or ()
     return next((str(entry.get("status")) for entry in conditions if entry.get("type") == "Dangling"), "?")
 
@@ -526,7 +529,7 @@ def param_ref(obj: Object, _now: datetime) -> str:
 
 
 def class_name(obj: Object, _now: datetime) -> str:
-    """The class's name, with a mark if the class is the default."""
+    """The StorageClass's name, followed by ``(default)`` if the class is the default."""
     annotations = obj["metadata"].get("annotations") or {}
     default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
     return f"{obj['metadata']['name']} (default)" if default else str(obj["metadata"]["name"])

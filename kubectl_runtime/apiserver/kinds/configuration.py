@@ -14,7 +14,7 @@ from kubectl_runtime.apiserver.kinds.base import BuiltinStrategy, config_key_err
 from kubectl_runtime.apiserver.strategy import StrategyContext
 from kubectl_runtime.apiserver.wire import Object
 
-MAX_DATA = 1 << 20  # bytes of all values of a ConfigMap or Secret
+MAX_DATA = 1 << 20  # bytes in all values of one ConfigMap or Secret together
 _FROZEN = "field is immutable when `immutable` is set"
 _TLS = "kubernetes.io/tls"
 _REQUIRED_KEYS = {
@@ -133,7 +133,7 @@ class ServiceAccountStrategy(BuiltinStrategy):
     delete_returns_object = True
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Reduce references to Secrets to their names."""
+        """Drop all fields except the name from the references to Secrets."""
         if obj.get("secrets"):
             obj["secrets"] = [{"name": entry["name"]} if entry.get("name") else {} for entry in obj["secrets"]]
 

@@ -116,7 +116,7 @@ class NewEventStrategy(EventStrategy):
         return stored
 
     def from_storage(self, obj: Object, version: str) -> Object:
-        """The object as events.k8s.io/v1. A series gets all its fields."""
+        """The object as events.k8s.io/v1. Missing fields of `series` are added."""
         shown = {_BACK.get(key, key): value for key, value in obj.items() if value or key not in _WRITTEN_EMPTY}
         if (series := shown.get("series")) is not None:
             shown["series"] = {"count": 0, "lastObservedTime": None, **series}

@@ -198,7 +198,11 @@ def default_resources(spec: Object) -> None:
 
 
 def aggregated(spec: Object, part: str) -> dict[str, str]:
-    """What all containers need together: the sum of main containers and sidecars, or the largest init container."""
+    """What a Pod's containers need together, for each resource (`part` is ``requests`` or ``limits``).
+
+    The result is the sum over main containers and sidecars, or what an init container needs together with the sidecars
+    that start before it, whichever is larger.
+    """
     total: dict[str, Fraction] = {}
     largest: dict[str, Fraction] = {}
     texts: dict[str, str] = {}

@@ -64,7 +64,7 @@ class NamespaceStrategy(BuiltinStrategy):
         obj["status"] = {"phase": "Active"}
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
-        """Set the name label for a generated name, after validation."""
+        """Set the label with the Namespace's name, also for a name that was generated after `default` ran."""
         self.default(obj)
         return False
 
@@ -88,7 +88,7 @@ class NamespaceStrategy(BuiltinStrategy):
         return [errors.invalid_value("status.Phase", phase, rule)]
 
     def holds_deletion(self, obj: Object) -> bool:
-        """Whether the deletion waits: on spec.finalizers, and always on the first delete, as in the real server."""
+        """True for the first delete request, as in the real server, and while the Namespace has spec.finalizers."""
         return bool((obj.get("spec") or {}).get("finalizers")) or not obj["metadata"].get("deletionTimestamp")
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:

@@ -1,7 +1,7 @@
-"""Kinds whose strategy consists of little more than rows.
+"""Kinds whose strategy consists of little more than rows of rules and defaults.
 
 Leases, FlowSchemas, PriorityLevelConfigurations, APIServices and the kinds of resource.k8s.io are stored without
-effect. Names of Roles and bindings only have to fit into a path. The module `access.rbac` checks escalation.
+effect. Names of Roles and bindings only have to be valid URL path segments. The module `access.rbac` checks escalation.
 """
 from __future__ import annotations
 

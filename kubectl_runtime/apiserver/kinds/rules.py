@@ -16,8 +16,8 @@ A `Rules` table holds rows. A row consists of a path and checks. The causes come
 - A path is relative to the table's object. ``[*]`` stands for each item of a list, "" for the object itself.
 - A check is a function that takes a value (None if missing) and its path, and yields causes. A table is also a check,
   and skips None. Most checks skip missing and empty values, because `REQUIRED` checks for these.
-- `FIXED` compares the value with the old object in an update. It works only in a kind's own table, not in tables of
-  parts.
+- `FIXED` compares the value with the old object's value in an update. `FIXED` works only in a kind's own table, not in
+  nested tables.
 - `UNIQUE` compares the value with the earlier items of the same list. `UNIQUE_IF_SET` skips empty values.
 - `when` applies rows only to objects for which conditions hold.
 
@@ -69,7 +69,7 @@ def once_set(value: Any, before: Any) -> bool:
 
 
 def fixed(why: str) -> Fixed:
-    """Forbid a change, with the text `why`."""
+    """A check that forbids a change of the value. `why` is the message."""
     return Fixed(lambda path, _: errors.forbidden_field(path, why))
 
 
@@ -97,7 +97,7 @@ def when(*parts: Condition | Row | When) -> When:
                 tuple(part for part in parts if isinstance(part, tuple)))
 
 
-_OPTIONAL: set[Any] = set()  # checks that accept a missing value, for which a row of only such checks is skipped
+_OPTIONAL: set[Any] = set()  # checks that accept missing values; a row with only such checks skips missing values
 
 
 def _optional(check: Check) -> Check:
@@ -288,9 +288,10 @@ def forbidden(why: str, *, empty: bool = False) -> Check:
 
 
 def choice(*supported: str, zero: Any = None, shown: Callable[[Any], Any] = lambda value: value) -> Check:
-    """Refuse a value that is not among `supported`. A missing or empty value is checked as `zero`; None accepts it.
+    """Refuse a value that is not among `supported`.
 
-    `shown` returns the value for the cause.
+    A missing or empty value is checked as `zero`, or accepted if `zero` is None. `shown` converts a refused value to
+    the value that the cause names.
     """
     def check(value: Any, path: str) -> Iterable[Cause]:
         given = value or zero
@@ -304,9 +305,9 @@ _ITSELF: Any = object()
 
 
 def must(test: Callable[[Any], bool], why: str, *, zero: Any = None, shown: Any = _ITSELF) -> Check:
-    """Refuse a value that fails a test. A missing value is tested as `zero`; None accepts it.
+    """Refuse a value that fails a test. If `shown` is given, the cause names `shown` instead of the value.
 
-    `shown` replaces the value in the cause.
+    A missing value is tested as `zero`, or accepted if `zero` is None.
     """
     def check(value: Any, path: str) -> Iterable[Cause]:
         given = zero if value is None else value

@@ -74,7 +74,7 @@ def _node_port_causes(ports: Iterable[Object], others: list[Object]) -> list[Cau
 
 
 def allocate(obj: Object, ctx: StrategyContext) -> None:
-    """Set address, families and node ports, where the client omitted them."""
+    """Set the address, the IP families and the node ports that the client omitted."""
     spec = obj["spec"]
     if spec.get("type") == "ExternalName":
         return
@@ -182,7 +182,7 @@ def _addresses(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _families(spec: Object, path: str) -> Iterator[Cause]:
-    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the server allocates no address for it
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the Service has no address
     families, policy = spec.get("ipFamilies") or (), spec.get("ipFamilyPolicy")
     for index, family in enumerate(families):
         at = f"{path}.ipFamilies[{index}]"
@@ -318,7 +318,7 @@ class ServiceStrategy(BuiltinStrategy):
     }, zero={"spec.ports[*].targetPort": lambda port: port.get("port", 0)})
 
     def default(self, obj: Object) -> None:
-        """Fill in defaults, also the session affinity's timeout and the ipMode of a load balancer's addresses."""
+        """Fill in defaults, including the session affinity's timeout and the ipMode of a load balancer's addresses."""
         super().default(obj)
         spec = obj["spec"]
         if spec["sessionAffinity"] == "None":

@@ -69,7 +69,7 @@ class ClaimStrategy(BuiltinStrategy):
             obj["spec"]["storageClassName"] = default
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Set the initial status, set the data source in both of its fields, and apply `admit`."""
+        """Set the initial status, make dataSource and dataSourceRef equal, and apply `admit`."""
         obj["status"] = {"phase": "Pending"}
         _normalize_data_source(obj["spec"], created=True)
         self.admit(obj, ctx)
@@ -101,7 +101,7 @@ class ClaimStrategy(BuiltinStrategy):
     )
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Evaluate the rows. If they find no causes, check the namespace's limits, which raise a 403."""
+        """Evaluate `rules`, then check the namespace's LimitRanges if there are no causes. May raise a 403."""
         causes = super().validate_create(obj, ctx)
         if not causes:
             limits.check_claim(obj, ctx)
@@ -234,7 +234,7 @@ class VolumeStrategy(BuiltinStrategy):
         protect(obj, "kubernetes.io/pv-protection")
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Apply `admit`, and set the time of the phase."""
+        """Set the initial status with lastPhaseTransitionTime, and apply `admit`."""
         obj["status"] = {"phase": "Pending", _SINCE: format_time(ctx.now)}
         self.admit(obj, ctx)
 
@@ -326,7 +326,7 @@ class CSIDriverStrategy(BuiltinStrategy):
     )
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """Warn if serviceAccountTokenInSecrets is unset, so that tokens may be logged."""
+        """Warn if serviceAccountTokenInSecrets is unset, because tokens may then be logged."""
         tokens = obj["spec"].get("tokenRequests")
         changed = old is None or old["spec"].get("tokenRequests") != tokens
         if changed and tokens and obj["spec"].get("serviceAccountTokenInSecrets") is None:

@@ -138,7 +138,7 @@ _ACTIONS: dict[str, r.Rules] = {
 
 
 def handler_causes(container: Object, path: str, grace: int) -> Iterator[Cause]:
-    """The causes of invalid probes and hooks of a container in a Pod with `grace` seconds to end."""
+    """The causes of a container's invalid probes and hooks. `grace` is the Pod's terminationGracePeriodSeconds."""
     for hook in ("postStart", "preStop"):
         if (handler := (container.get("lifecycle") or {}).get(hook)) is not None:
             yield from _handler(handler, f"{path}.lifecycle.{hook}", grace)

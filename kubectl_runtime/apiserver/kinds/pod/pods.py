@@ -1,7 +1,7 @@
 """Pods: defaults of pod specs, the additions of admission, and the allowed updates of each subresource.
 
-The functions work on decoded objects (see typed), in which structs such as ``resources`` are present. Pods get
-enableServiceLinks and requests from limits; templates do not.
+The functions work on decoded objects (see typed), in which structs such as ``resources`` are present. Pods get a
+default enableServiceLinks and requests derived from limits; templates do not.
 """
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ class PodStrategy(BuiltinStrategy):
     }
 
     def default(self, obj: Object) -> None:
-        """Fill in the spec's defaults, requests from limits, and enableServiceLinks."""
+        """Fill in the spec's defaults, enableServiceLinks, and missing requests (from the limits)."""
         spec = obj["spec"]
         if obj.get("status"):
             in_step(obj["status"])
@@ -463,7 +463,7 @@ def _admit(obj: Object, ctx: StrategyContext) -> None:
 
 
 def _priority(name: str, pod: str, ctx: StrategyContext) -> tuple[str, int, str]:
-    """Name, value and preemptionPolicy of a PriorityClass, or of the default class. Raises a 403 if it is missing."""
+    """Name, value and preemptionPolicy of the named PriorityClass (a 403 if it is missing) or of the default class."""
     if name in SYSTEM_PRIORITIES:
         return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     classes = list(ctx.objects("scheduling.k8s.io", "priorityclasses"))
@@ -488,7 +488,7 @@ def _default_tolerations(spec: Object) -> None:
 
 
 def _keep_all_but(new: Object, old: Object, subresource: str) -> None:
-    """Restore everything except what the subresource may change; for ephemeralcontainers and resize."""
+    """Restore everything that a write to the subresource (ephemeralcontainers or resize) may not change."""
     spec = new.get("spec") or {}
     managed = new.get("metadata", {}).get("managedFields")
     kept = json_copy(old)

@@ -56,12 +56,12 @@ _micros = re.compile(r"\.\d{6}")
 
 
 def canonical_time(text: str) -> str:
-    """A text as a Time in UTC and whole seconds (fractions are cut off). Raises ValueError."""
+    """The time in UTC with whole seconds (fractions are cut off), as Go's Time writes it. Raises ValueError."""
     return text if _is_canonical(text, _plain) else _parse(text, TIME_LAYOUT).isoformat(timespec="seconds") + "Z"
 
 
 def canonical_micro_time(text: str) -> str:
-    """A text as a MicroTime in UTC with six digits after the seconds. Raises ValueError."""
+    """The time in UTC with six digits after the seconds, as Go's MicroTime writes it. Raises ValueError."""
     if _is_canonical(text, _plain_micro):
         return text
     return _parse(text, MICRO_LAYOUT).isoformat(timespec="microseconds") + "Z"
@@ -261,7 +261,7 @@ def blank(type_name: str) -> Object:
 
 @cache
 def written_lists(type_name: str) -> tuple[tuple[str, ...], ...]:
-    """The paths of lists and maps that are written even if empty, except lists and maps inside of other lists."""
+    """The paths of lists and maps that are written even if empty, except lists and maps inside other lists."""
     found: list[tuple[str, ...]] = []
     for name, spec in types()[type_name].items():
         typed = spec.rpartition("@")[0]
@@ -352,7 +352,7 @@ class _Struct:
 
 @cache
 def struct(type_name: str) -> _Struct:
-    """The struct type with a name. Raises KeyError for an unknown type."""
+    """The struct type named `type_name`. Raises KeyError for an unknown type."""
     return _Struct(type_name)
 
 
@@ -390,7 +390,7 @@ def _decoder(spec: str) -> Decoder:
 
 
 def _list_decoder(spec: str) -> Decoder:
-    """A decoder for lists. It remembers the last shapes, because objects of one template repeat lists (containers)."""
+    """A decoder for lists. It caches recent results, since objects from one template have equal lists (containers)."""
     element, zero = _decoder(spec[2:]), _zero(spec[2:])
     go_name = _go_name(spec)
     shapes: dict[bytes, bytes] | None = {} if spec.startswith("[].") else None

@@ -31,7 +31,7 @@ class ProtobufError(ValueError):
 
 
 class UnknownTypeError(ProtobufError):
-    """The object's kind has no protobuf form, as for custom resources."""
+    """The object's kind has no protobuf form, for example because the object is a custom resource."""
 
 
 def decode_protobuf(body: bytes) -> Object:
