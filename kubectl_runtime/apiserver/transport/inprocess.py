@@ -121,7 +121,7 @@ class Line:
                 clock.wait(condition, None if deadline is None else left)
 
     def broken(self, how: str, cause: Exception) -> urllib3.exceptions.ProtocolError:
-        """The error for a connection that ends with `how`, which is recorded."""
+        """Record that the connection ended with `how`, and return the error to raise."""
         self.note(how)
         return urllib3.exceptions.ProtocolError("Connection aborted.", cause)
 
@@ -191,7 +191,7 @@ class WatchBody:
         self._stream.close()
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield chunks when they are ready, and b"" if none is. Ends with the watch."""
+        """Yield each chunk that is ready, or b"" if no chunk is ready. The iterator ends with the watch."""
         while not self._ended:
             self._settle()
             if self._broken:
@@ -224,7 +224,7 @@ class WatchBody:
             self._plan.popleft()
             return self._line.carry(step)
         self._line.note("stall")
-        return b""  # a stall stays at the front forever
+        return b""  # the stall stays at the front of the plan forever
 
     def shutdown(self) -> None:
         """End the stream."""

@@ -3,12 +3,12 @@
 `WebhookRouter` finds the target of a webhook configuration:
 
 - For a URL below a mounted prefix it calls the WSGI application in process.
-- For a Service in `webhook_services` it calls the given address over HTTPS, with the Service's name.
-- Other Services fail, as on a server that finds no such Service or no endpoints.
+- For a Service in `webhook_services` it calls the given address over HTTPS, with the Service's DNS name as the host.
+- For other Services the call fails, as on a server that finds no such Service or no endpoints.
 - Any other URL is called over HTTPS.
 
-An HTTPS call has its own connection and one deadline until the last byte. Only the name look-up has the resolver's own
-timeout. `close` ends running calls. Errors have the same texts as in Go.
+An HTTPS call has its own connection, and one deadline for everything up to the last byte except the name look-up, which
+has the resolver's timeout. `close` ends running calls. Errors have the same texts as in Go.
 
 An in-process application runs in the request's thread and is never interrupted. If it takes longer than the webhook's
 timeout on the server's clock, its answer is too late. An exception in the application is logged and ends the call, as
@@ -88,7 +88,7 @@ class HttpsCalls:
             return self._ended
 
     def opened(self, connection: socket.socket) -> None:
-        """Register the socket of a call. Raises OSError while closed."""
+        """Register the socket of a call. Raises OSError between `close` and `reopen`."""
         with self._lock:
             if self._is_closed:
                 raise OSError(CANCELED)
@@ -184,7 +184,7 @@ class _Call:
         try:
             return connection.recv_into(buffer)
         except ssl.SSLEOFError:
-            return 0  # the server closed the connection without a message
+            return 0  # the webhook's server closed the connection without TLS's close_notify
 
     def close(self) -> None:
         """Unregister and close the connection."""
@@ -194,7 +194,7 @@ class _Call:
             self._socket = None
 
     def told(self, error: Exception) -> str:
-        """The text that Go has for an error."""
+        """The text that Go's HTTP client reports for an error such as `error`."""
         if self._calls.is_ended(self._began):
             return CANCELED
         at = f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
@@ -221,7 +221,7 @@ class _Call:
 
 
 class _Readable:
-    """A socket as http.client reads it."""
+    """The part of the socket interface that http.client needs to read an answer."""
 
     def __init__(self, call: _Call, connection: socket.socket) -> None:
         self._raw = _Raw(call, connection)
@@ -394,7 +394,7 @@ class WebhookRouter:
             name = target.service.partition("/")[2]
             why = (f'no endpoints available for service "{name}"' if self._knows_service(target.service)
                    else f'service "{name}" not found')
-            raise CallFailed(f"{why} (no Pod runs behind a Service of the embedded API server: give its address with "
+            raise CallFailed(f"{why} (no Pod runs behind a Service of the embedded API server: give the address with "
                              f'ApiServer(webhook_services={{"{target.service}": "https://HOST:PORT"}}) or '
                              f"--webhook-service {target.service}=https://HOST:PORT, or mount an application)")
         return self._calls.post(target, url, address, body, timeout)

@@ -100,14 +100,14 @@ Words = str | Iterable[str]
 
 
 def words(value: Words | None) -> frozenset[str] | None:
-    """The set of words in a `Words`; None stays None."""
+    """The words in a `Words` as a set; None stays None."""
     if value is None:
         return None
     return frozenset(re.split(r"[\s,|]+", value.strip())) if isinstance(value, str) else frozenset(value)
 
 
 def known(what: str, given: frozenset[str] | None, among: frozenset[str], hint: str) -> frozenset[str] | None:
-    """Check words and return them. Raises ValueError for a word that no request can have: its rule would do nothing."""
+    """Check words and return them. Raises ValueError if no request can have a word: its rule would never apply."""
     if strange := sorted((given or frozenset()) - among):
         raise ValueError(f"no request has the {what} {', '.join(map(repr, strange))}: {hint}")
     return given
@@ -294,7 +294,7 @@ class Rule(Conditions):
     # -- instead of handling the request
 
     def drop(self, how: Ending = "reset") -> Rule:
-        """End the connection without handling the request: by "reset" or "close". "stall" keeps it open, unanswered."""
+        """Do not handle the request; "reset" or "close" the connection, or "stall": leave it open without an answer."""
         steps = ending(how) or [Reset()]
         return self._does(lambda exchange: exchange.before.extend(steps))
 
@@ -365,9 +365,10 @@ class Rule(Conditions):
         return self.truncate(0, then="reset" if how == "end" else how)
 
     def truncate(self, at: int, *, of: shapers.Of = "answer", then: Ending = "close") -> Rule:
-        """Send only the first `at` bytes of the whole answer, or of its body including chunk framing (`of`).
+        """Send only the first `at` bytes of the answer, then end the connection.
 
-        A negative `at` omits that many bytes at the end. It has no effect on a watch, whose end is not known.
+        If `of` is "body", `at` counts only bytes of the body (including chunk framing), and the head is sent whole. A
+        negative `at` omits that many bytes at the end, but has no effect on a watch, whose length is not known.
         """
         return self._bytes(lambda: shapers.Truncate(at, of, "close" if then == "end" else then))
 
@@ -386,7 +387,7 @@ class Rule(Conditions):
         return self._bytes(lambda: shapers.Slow(bytes_per_second, piece))
 
     def hang_up(self, after: Duration = 0, how: Ending = "close") -> Rule:
-        """End the connection this long after the answer, although the answer promised to keep it open."""
+        """End the connection this long after the answer, although the answer announced a persistent connection."""
         steps = [Wait(seconds(after)), *(ending(how) or ending("close"))]
         return self._does(lambda exchange: exchange.after.extend(steps))
 
@@ -396,7 +397,7 @@ class Rule(Conditions):
     # -- watch events; they are counted from 1, including bookmarks and errors
 
     def end_watch(self, after: int = 0, how: Ending = "end") -> Rule:
-        """End the watch after this many events: like a server ("end"), by FIN ("close"), "reset" or "stall"."""
+        """After this many events "end" the watch normally, "close" (FIN) or "reset" the connection, or "stall"."""
         ending(how)
         return self._events(lambda: shapers.EndAfter(after, how))
 

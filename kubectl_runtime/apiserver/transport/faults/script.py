@@ -65,9 +65,10 @@ class Faults:
         """Begin a rule for requests that match all arguments.
 
         `verb` is an RBAC verb (get list watch create update patch delete deletecollection). `resource` is ``pods``,
-        ``pods/status`` or ``deployments.apps``. Both may be several words (``"get list"``). `path` must match the whole
-        path; it is a pattern with ``*`` (within a segment) and ``**``, or a regular expression. `where` is called last
-        and must not block. Several rules may take one request: delays add up, and the first rule that answers wins.
+        ``pods/status`` or ``deployments.apps``. Each may be several words (``"get list"``). `path` must match
+        the whole path; it is a pattern with ``*`` (within a segment) and ``**``, or a regular expression. `where` is
+        called last and must not block. Several rules may take one request: delays add up, and the first rule that
+        answers wins.
 
         Raises ValueError for arguments that no request can match: an unknown verb or method, a path without ``/``,
         upper-case letters in a resource, or the singular or short name of a resource that the server has.
@@ -138,7 +139,7 @@ class Faults:
         return until_over(exchange.before) if exchange else []
 
     def begin(self, request: HttpRequest) -> Exchange | None:
-        """The faults for a request that was just read, None if no rule takes it. Runs no effects."""
+        """The faults for a request that was just read; None if no rule takes it. The transport calls the `effects`."""
         if not self._rules:
             return None
         return self._apply(self._rules, request, parse(request))
@@ -272,7 +273,7 @@ class Recording:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     raise TimeoutError(f"{len(found)} of {count} requests ({verb or 'any verb'} {path or 'any path'}) "
-                                       f"within {seconds(timeout):g} s; {seen} requests in all")
+                                       f"were answered within {seconds(timeout):g} s; {seen} requests in all")
                 self._clock.wait(self._changed, left)
 
     def clear(self) -> None:

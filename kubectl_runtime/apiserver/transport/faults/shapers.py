@@ -53,13 +53,13 @@ class Reset:
 Step = Send | Wait | Stall | Close | Reset
 Plan = list[Step]
 Ending = Literal["end", "close", "reset", "stall"]
-"""How an answer or connection ends: like on a healthy server ("end"), by FIN, by RST, or not at all ("stall")."""
+"""How an answer or connection ends: as on a healthy server ("end"), by FIN, by RST, or not at all ("stall")."""
 
 ENDINGS: dict[str, Step] = {"close": Close(), "reset": Reset(), "stall": Stall()}
 
 
 def ending(how: Ending) -> Plan:
-    """The steps of an ending; none for "end". Raises ValueError for an unknown ending."""
+    """The steps that bring about an ending; "end" needs no step. Raises ValueError for an unknown ending."""
     if how == "end":
         return []
     if how not in ENDINGS:
@@ -223,7 +223,7 @@ class Cut:
     of: Literal["line", "chunk"]
 
     def framed(self, frame: Callable[[bytes], bytes]) -> bytes:
-        """The bytes to send."""
+        """The bytes of the event to send, after `frame` has wrapped its line in an HTTP chunk."""
         chunk = frame(self.line)
         return chunk[:self.at if self.of == "chunk" else chunk.index(self.line) + self.at]
 
@@ -327,7 +327,7 @@ class Rechunk(EventShaper):
 
 
 class ShapedStream:
-    """A watch whose events pass through shapers and may be delayed. Like any `EventStream`, one thread polls it."""
+    """A watch whose events pass through shapers and may be delayed. Only one thread may poll it."""
 
     def __init__(self, inner: EventStream, shapers: Sequence[EventShaper], clock: Clock, lag: float = 0.0) -> None:
         """Pass the events of `inner` through `shapers` in order, then send each event `lag` seconds later."""
@@ -408,7 +408,7 @@ class ShapedStream:
 
 @dataclass(slots=True)
 class Exchange:
-    """The faults of one request. The actions of all rules that took the request fill it, in rule order.
+    """The faults of one request. The actions of all rules that took the request fill this object, in rule order.
 
     A transport uses the parts in this order: ``before`` (steps; if they end the connection, the request is never
     handled), ``effects`` (functions, called without any lock), ``instead`` (an answer that replaces the handling),
@@ -447,7 +447,7 @@ class Exchange:
         return given
 
     def whole(self, head: bytes, body: bytes) -> Plan:
-        """The steps that send a complete answer, and the steps after it."""
+        """The steps that send a complete answer, followed by the steps in `after`."""
         if not self.bytes_:
             return [Send(head + body), *self.after]
         for shaper in self.bytes_:
@@ -470,7 +470,7 @@ class Exchange:
         return until_over(plan)
 
     def end(self, frame: Callable[[bytes], bytes], tail: bytes) -> Plan:
-        """The steps that end a closed stream. `frame` makes an HTTP chunk of bytes; `tail` is the last chunk.
+        """The steps that end a closed stream. `frame` wraps bytes in an HTTP chunk; `tail` is the last chunk.
 
         A transport without framing passes an identity function and b"".
         """

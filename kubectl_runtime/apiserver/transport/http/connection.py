@@ -4,8 +4,9 @@ The fault script makes plans (see shapers.py), which `_carry` executes; without 
 watch is idle, its thread waits on a condition. The watch, the `Reaper` (when the client is gone) and the listener (when
 the server stops) notify this condition; otherwise the thread wakes only for the watch's deadline.
 
-A thread that serves an idle watch reads nothing, so that it would keep a dead connection until the next write. The
-`Reaper` is one thread that polls the sockets of all idle watches and calls back when the client closes one.
+A thread that serves an idle watch reads nothing, so without the `Reaper` it would keep a dead connection until the next
+write. The `Reaper` is one thread that polls the sockets of all idle watches and calls back when a client closes its
+connection.
 """
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from kubectl_runtime.core.base.threads import Clock, Thread
 def _readable(wake: socket.socket, watched: list[int]) -> list[int]:
     """Wait until `wake` is readable or the peer of a watched connection is gone. Returns these descriptors.
 
-    On Linux the close of a peer can be told apart from its data. On other systems any input on a watch's connection
+    On Linux a close by the peer can be distinguished from data. On other systems any input on a watch's connection
     counts as the end of the connection. Windows has no poll.
     """
     if not hasattr(select, "poll"):
@@ -168,7 +169,7 @@ class Connection:
         self._socket.sendall(data)
 
     def stop(self) -> None:
-        """End after the current answer. Idle connections and watches end at once."""
+        """End the connection after the current answer. Idle connections and watches end at once."""
         with self._condition:
             self._stopping = True
             self._events += 1
@@ -179,7 +180,7 @@ class Connection:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def abort(self) -> None:
-        """End now, even in the middle of an answer."""
+        """End the connection now, even in the middle of an answer."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self.stop()
@@ -237,7 +238,7 @@ class Connection:
                 return
 
     def _linger(self) -> None:
-        """Read for a moment the data that the client still sends, since a close with unread bytes loses the answer."""
+        """Briefly read data that the client still sends, since a close with unread bytes would discard the answer."""
         if isinstance(self._socket, ssl.SSLSocket):
             return  # TLS has its own close_notify
         self._socket.shutdown(socket.SHUT_WR)
@@ -329,7 +330,7 @@ class Connection:
 
     def _converse(self, exchange: Exchange, request: HttpRequest, response: HttpResponse, session: Session,
                   reader: Reader) -> None:
-        """Switch to a websocket. Its end is the end of the connection. A stopping server breaks the websocket."""
+        """Switch to a websocket. The connection ends with the websocket. A stopping server breaks the websocket."""
         self._carry(exchange.head(head(response, self._serving.clock.now(), handshake_headers(request))))
         websocket = ServerWebSocket(reader.take, lambda data: self._carry(exchange.data(data)))
         if self._end():  # marks the connection as idle, so that `stop` ends it at once
@@ -370,7 +371,7 @@ class Connection:
 
 
 BACKLOG = 1024
-GRACE = 5.0  # seconds that requests in progress get when the server stops
+GRACE = 5.0  # seconds that requests in progress have to finish when the server stops
 RETRY_ACCEPT = 0.1  # seconds until the next attempt after a failed accept
 
 
@@ -444,7 +445,7 @@ class Listener:
                 self._connections.pop(connection, None)
 
     def stop(self) -> list[str]:
-        """Stop accepting, end all connections and join all threads. Returns the names of threads that are still alive.
+        """Stop listening, end all connections and join all threads. Returns the names of threads that are still alive.
 
         A connection is broken if its client does not read the answer within `GRACE` seconds.
         """

@@ -42,7 +42,7 @@ class BadMessage(Exception):
         self._headers = headers
 
     def answer(self) -> bytes:
-        """The real server's plain-text answer. It has no length, since the connection ends after it."""
+        """The real server's plain-text answer. The answer has no Content-Length, since the connection ends after it."""
         return f"HTTP/1.1 {self.status}\r\n{self._headers}Connection: close\r\n\r\n{self._text}".encode()
 
 
@@ -240,8 +240,7 @@ class Reader:
             raise timed_out() from None
 
     def _limited(self, length: int) -> bytes:
-        """Read a body of that length. From a too large body return only as many bytes as the core needs to refuse it.
-        """
+        """Read a body of `length` bytes. If it is too large, return only enough bytes for the core to refuse it."""
         if length <= MAX_BODY:
             return self._exactly(length)
         kept = self._exactly(MAX_BODY + 1)

@@ -80,5 +80,5 @@ def test_waiting_ends_when_enough_requests_have_an_outcome() -> None:
 def test_waiting_in_vain_is_a_timeout_that_says_what_was_seen() -> None:
     recording = Recording(SimClock(self_advancing=True))
     recording.add(request())
-    with pytest.raises(TimeoutError, match=r"0 of 1 requests \(list any path\) within 5 s; 1 requests in all"):
+    with pytest.raises(TimeoutError, match=r"0 of 1 requests \(list any path\) were answered within 5 s; 1 requests"):
         recording.wait_for(1, "list", timeout=5)
