@@ -248,7 +248,7 @@ class Assembly(Generic[K]):
             def forget(of: Of) -> None:
                 memory.forget(of)
                 reads.forget_all(of)
-                self.runner.wake()  # the dispatcher gives back the watches that nothing reads any more
+                self.runner.wake()  # so that the dispatcher releases watches that no run reads any more
 
             self.shutdown.draining.on_set(self.plan.partition.listen(Listener(self.inbox, self.runner, forget)))
         if isinstance(self.plan.main, MainStream):
@@ -284,8 +284,8 @@ class Assembly(Generic[K]):
         self._taken.release(reason)
 
     def add_watch(self, plan: WatchPlan) -> list[Share]:
-        """Add a watch to a running controller, or one for each namespace. The caller starts or steps the returned
-        watches."""
+        """Add a watch, or one watch for each namespace, to a running controller. The caller starts or steps the
+        returned watches."""
         added = self._taken.add_one(plan)
         for planned in added:
             self.gate.expect(planned.name)
@@ -296,7 +296,7 @@ class Assembly(Generic[K]):
         return [planned.share for planned in added]
 
     def add_read(self, kind: Any) -> None:
-        """Add a kind that runs read to a running controller."""
+        """Watch one more kind, which runs read, while the controller runs."""
         for name in self.reads.declare(kind):
             self.gate.expect(name)
         for watched in self.reads.connect(kind, self.gate.arrived):
@@ -332,12 +332,14 @@ class Assembly(Generic[K]):
         self._taken.drop(watched.share, reason)
 
     def trigger(self, item: Any) -> None:
-        """Request a run for an object or ref of the program's. Raises RequestError for another kind."""
+        """Request a run for an object or ref that the program passes. Raises RequestError for an object of another
+        kind."""
         is_triggered(ref_of(item, self.plan.resource).key)
         self.inbox.trigger(item)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
-        """Add a trigger source. Returns its name, and the function that a thread must run until `draining`."""
+        """Add a trigger source. Returns the source's name, and the function that a thread must execute until `draining`
+        is set."""
         kind = "bulk trigger source" if bulk else "trigger source"
         name = f"{kind} {1 + sum(name.startswith(kind) for name in self.pulls)}"
         to_requests = self.inbox.bulk if bulk else self.inbox.external
@@ -346,8 +348,8 @@ class Assembly(Generic[K]):
         return name, self.pulls[name]
 
     def dispatch(self) -> None:
-        """The body of the dispatcher's thread. It returns when the runs that a drain waits for need no dispatcher any
-        more."""
+        """The body of the dispatcher's thread. During a drain it returns once no run in progress needs the
+        dispatcher."""
         self.runner.dispatch(self.housekeeping)
         self._timeouts.see_through()
 
@@ -359,7 +361,7 @@ class Assembly(Generic[K]):
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         scope = planned.scope
-        if self.recording is not None and planned.is_first:  # first, so that the recording has a change before its runs
+        if self.recording is not None and planned.is_first:  # first, to record each change before its runs
             planned.record(self.recording)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)

@@ -82,11 +82,12 @@ D = TypeVar("D")
 class Controller(Generic[K]):
     """Reconciles the objects of an Api: watches them, and calls your reconciler for each object that changes.
 
-    A reconciler is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`, for
-    example a `Reconciler`. Pass it to `run`, which blocks until the controller stops, or to `start`, which returns at
-    once. Nothing is watched before that call. Two runs for one object never overlap. If a run fails, its object is
-    retried with exponential backoff; other objects are not delayed. The methods that configure the controller (`owns`,
-    `watches`, `shutdown_on_signal`, …) return it, so calls can be chained. Call them in one thread.
+    A reconciler is a function `(obj, ctx)` that returns an `Action`, or an object with a method `reconcile` of this
+    form, for example a `Reconciler`. Pass it to `run`, which blocks until the controller stops, or to `start`, which
+    returns at once. Nothing is watched before `run` or `start` is called. Two runs for one object never overlap. If a
+    run fails, its object is retried with exponential backoff; other objects are not delayed. The methods that configure
+    the controller (`owns`, `watches`, `shutdown_on_signal`, …) return it, so calls can be chained. Call them in one
+    thread.
 
     >>> def reconcile(obj: Deployment, ctx: Context[None]) -> Action:
     ...     seen.append(obj.name)
@@ -148,13 +149,13 @@ class Controller(Generic[K]):
                    stop: StopToken | None = None, **options: Unpack[StreamOptions[K]]) -> Controller[K]:
         """Reconcile the objects of `store` whenever `stream` yields a changed object.
 
-        `stream` comes from a `reflector`, which fills `store`, directly or through filters. The stream yields events or
-        objects. The controller reads the stream in its own thread, and closes it. The controller ends with an error
-        when the stream ends, or when the stream did not pass a reflector. An object that is no longer in the store
-        counts as deleted. `stop` is the token that ends the stream: the controller sets the token when it stops. A
-        stream can be used only once, so this controller can be started only once. The options are those of
+        `stream` is a `reflector`'s output, directly or through filters; the reflector fills `store`. The stream yields
+        events or objects. The controller reads the stream in its own thread, and closes it. The controller ends with an
+        error when the stream ends, or when the stream did not pass a reflector. An object that is no longer in the
+        store counts as deleted. `stop` is the token that ends the stream: the controller sets the token when it stops.
+        A stream can be used only once, so this controller can be started only once. The options are those of
         `Controller`, except `watch`, `modify`, `record` and `indexes`, which need a watch; `observer` receives the
-        events of queue and runs.
+        events of the queue and the runs.
         """
         given, methods = current_options(options, StreamOptions, "Controller.for_stream",
                                          ("max_wait", "resync", "run_timeout", "sync_timeout"))
@@ -169,7 +170,7 @@ class Controller(Generic[K]):
         resource = main.api.resource if isinstance(main, WatchPlan) else main.store.resource
         self._plan = Plan(options, client, client.clock, resource, main)
         self._running: Running[K] | None = None
-        """The last start."""
+        """The controller as last started."""
         self._claim, self._is_launching = threading.Lock(), False
         for name, value in methods.items():  # options of 0.2
             getattr(self, name)(value)
@@ -207,7 +208,7 @@ class Controller(Generic[K]):
         config = self._as_main(watch)
         if whole and not all(is_whole(one, config) for one in apis_of(api)):
             raise RequestError(f"owns(..., whole=True): the Api of {api.resource.full_name}, or watch=, selects only "
-                               "parts of objects")
+                               "parts of objects: pass an Api and a watch of whole objects")
         return self._watch(WatchPlan(api if whole else api.with_metadata_only(), config, subscription, is_owned=True,
                                      indexes=check_indexes("indexes", indexes),
                                      declared_by=".owns(api, indexes={...})"))
@@ -231,9 +232,9 @@ class Controller(Generic[K]):
 
         Refs in namespaces that the controller does not watch are ignored, and logged once for each namespace. For a
         changed object the mapper is also called with the former state, so that objects to which the former state
-        referred run, too. With `on="event"` the mapper gets one `ObjectEvent` with both states. The mapper runs in the
-        watch's thread and must not block. An exception is logged, and its event triggers nothing. `indexes`: index
-        functions by name, as for `Store.add_index`, for `ctx.store(Kind)`.
+        referred are reconciled, too. With `on="event"` the mapper gets one `ObjectEvent` with both states. The mapper
+        runs in the watch's thread and must not block. An exception is logged, and its event triggers nothing.
+        `indexes`: index functions by name, as for `Store.add_index`, for `ctx.store(Kind)`.
         """
         check_api(api, "watches")
         check_type("watch", watch, WatcherConfig, "WatcherConfig()")
@@ -258,9 +259,10 @@ class Controller(Generic[K]):
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:
-        """Like `owns`, but the changes come from your own stream, which yields events or objects (from
-        `touched_objects`, so that deletions count). A thread reads the stream and closes it; `stop` is the token that
-        ends the stream. Runs do not wait for its first list. Raises RequestError while the controller runs."""
+        """Like `owns`, but the changes come from your own stream, which yields events, or objects from
+        `touched_objects`, which also yields deleted objects, so that deletions trigger runs. A thread reads the stream
+        and closes it; `stop` is the token that ends the stream. Runs do not wait for the stream's first list. Raises
+        RequestError while the controller runs."""
         subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
         return self._pull(StreamPlan(stream, subscription, stop, is_owned=True))
 
@@ -298,7 +300,8 @@ class Controller(Generic[K]):
         return self
 
     def graceful_shutdown_on(self, stop: StopToken, grace: Duration = DEFAULT_GRACE) -> Self:
-        """Stop when `stop` is set, with `grace` seconds for runs in progress. Use it with `run` in your own thread."""
+        """Stop when `stop` is set, with `grace` seconds for runs in progress. Use this method when `run` is called in a
+        thread of your own."""
         check_type("stop", stop, StopToken, "StopToken()")
         self._plan = replace(self._plan, stop=stop, grace=duration_of("grace", grace))
         return self
@@ -324,8 +327,8 @@ class Controller(Generic[K]):
         """Limit each object to `rate.runs` runs in each `rate.per`, whatever causes them: changes, related objects,
         requeues, retries, your own triggers. Further requests are merged into one run at the next allowed time.
 
-        By default, and with None, there is no limit. Other objects do not wait. Raises RequestError for any other
-        value.
+        By default, and with None, there is no limit. Other objects do not wait. Raises RequestError for a `rate` of
+        another type.
         """
         if rate is not None:
             check_type("key_rate", rate, KeyRate, "KeyRate(runs=10, per=60)")
@@ -387,10 +390,10 @@ class Controller(Generic[K]):
     def start(self, reconciler: Any, *, error_policy: ErrorPolicy[K] | None = None, context: Any = None) -> Running[K]:
         """Begin to reconcile in the controller's own threads, and return at once.
 
-        `reconciler` is a function `(obj, ctx)` that returns an `Action`, or an object with such a method `reconcile`,
-        for example a `Reconciler`. When the reconciler raises, `error_policy(obj, error, ctx)` is called and returns an
-        `Action`. Default: exponential backoff for the object. `context` is any value of yours; runs find it in
-        `ctx.data`. Raises RequestError for an argument of another type, and for an executor without threads.
+        `reconciler` is a function `(obj, ctx)` that returns an `Action`, or an object with a method `reconcile` of this
+        form, for example a `Reconciler`. When the reconciler raises, `error_policy(obj, error, ctx)` is called and
+        returns an `Action`. Default: exponential backoff for the object. `context` is any value of yours; runs find it
+        in `ctx.data`. Raises RequestError for an argument of another type, and for an executor without threads.
         """
         return self._launch(reconciler, error_policy, context, signal_thread=True)
 
@@ -421,7 +424,7 @@ class Controller(Generic[K]):
         return None if running is None or running.has_ended else running
 
     def _as_main(self, watch: WatcherConfig) -> WatcherConfig:
-        """`watch`, with the backoff of the main watch if it has none."""
+        """Returns `watch`; if it has no backoff, the copy has the main watch's backoff."""
         backoff = watch.backoff or self._plan.options.watch.backoff
         return dataclasses.replace(watch, backoff=backoff)
 
@@ -443,10 +446,11 @@ class Controller(Generic[K]):
                 signal_thread: bool) -> Running[K]:
         reconcile, policy = functions_of(reconciler, error_policy)
         check_functions(reconcile, policy, context)
-        with self._claim:  # held only here: the launch calls observers and log handlers
+        with self._claim:  # released before the launch, which calls observers and log handlers
             if self._is_launching or self._alive() is not None:
                 raise RequestError(f"controller {self._plan.name} is already running: a second start would reconcile "
-                                   "each object twice at once; stop the first one, and wait for its runs to end")
+                                   "each object in two runs at the same time; stop the running controller, and wait "
+                                   "for its runs to end")
             self._is_launching = True
         try:
             running: Running[K] = Running(self._plan, reconcile, policy, context)

@@ -4,7 +4,7 @@
     expected      a watch of each divided kind begins; it ends if the       are not visible in the stores, and do not
                   shard is no longer expected                               run
     gained        begin now, unless the shard was expected                  are not visible yet, and do not run
-    complete      all of them have a complete list                          become visible, and each of them runs
+    complete      each has received a complete list                         become visible, and each of them runs
     lost          continue for runs in progress; no new run begins          stay visible; their pending keys are dropped
     left          end, once all runs that may write have ended              are not visible any more
 
@@ -18,9 +18,9 @@ watches of the shards, for the life of the controller. The stores still return o
     uid           the reconciled kind                            by the uid of the key's object in the store
 
 Other kinds are watched as usual, and their triggers are filtered; if objects are divided by uid, the triggered object
-must be in the store. If an object was deleted and created again, both objects may be stored here for a moment: the
-newer one counts. The replica that sees a deletion runs `on_gone` whatever the shard, because a deleted object is in no
-shard any more.
+must be in the store. If an object was deleted and created again, both objects may be stored here for a moment; stores
+return the newer one. The replica that sees a deletion runs `on_gone` whatever the shard, because a deleted object is in
+no shard any more.
 """
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class Taken(Protocol):
     """The watches and stores of the controller: `TakenWatches`."""
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Take watches for these plans. Their objects are not in the stores yet, and lead to no runs."""
+        """Take watches for these plans. The watched objects are not visible in the stores yet, and cause no runs."""
 
     def drop_part(self, planned: Sequence[Planned], reason: str) -> None:
         """Release these watches."""
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
-        """Let the store of `plan` read these states."""
+        """Make the store of `plan` read from `states`."""
 
 
 class Part:
@@ -77,11 +77,11 @@ class Part:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all of these watches have a complete list."""
+        """Whether each watch of this part has received a complete list."""
         return all(one.share.watch.stored.ready for one in self.planned)
 
     def states(self, number: int) -> list[StoreState]:
-        """The states of the watches for the plan with this index; the main kind has the last plan."""
+        """The store states of the watches for `plans[number]`; the last plan is the main kind's."""
         return [one.share.watch.stored for one in self.planned if one.scope.plan is self.plans[number]]
 
 
@@ -98,7 +98,7 @@ class DividedWatches:
         self._clock: Clock = plan.clock
         self._changed = threading.Condition()
         self._shards: dict[int, Part] = {}
-        """Replaced as a whole, because other threads iterate over it."""
+        """The parts by shard. The dict is replaced as a whole, because other threads iterate over it."""
         self._held: frozenset[int] = frozenset()
         self._shown: frozenset[int] = frozenset()
         """The shards whose objects are visible in the stores."""
@@ -107,7 +107,7 @@ class DividedWatches:
         self._is_divided_here = False
         self._wanted = self._done = 0
         self._shower: int | None = None
-        """The thread that updates the stores; the two counters say how many updates were requested and done."""
+        """The thread that updates the stores. `_wanted` and `_done` count the requested and the finished updates."""
         self._runs: dict[Key, int | None] = {}
         self._gone: set[Key] = set()
         """The keys of objects whose deletion was seen here and for which `on_gone` must be called."""
@@ -117,13 +117,14 @@ class DividedWatches:
                expect: Callable[[str], None], arrived: Callable[[str], None], forget: Callable[[Of], None],
                trigger: Callable[[Of], None], draining: StopToken, logger: GuardedLogger) -> None:
         """Connect the rest of the controller. `connect` makes a watch lead to runs; `start` starts a watch; `expect`
-        and `arrived` are methods of the gate; `forget` and `trigger` apply to objects by their keys."""
+        and `arrived` are methods of the gate; `forget` and `trigger` take a function that selects keys."""
         self._taken, self._connect, self._start, self._draining = taken, connect, start, draining
         self._expect, self._arrived, self._forget, self._trigger = expect, arrived, forget, trigger
         self._logger = logger
 
     def begin_anchors(self, planned: Iterable[Planned]) -> None:
-        """Use the anchors among these watches, which were taken for `plan`."""
+        """Find the anchors among `planned`, the watches taken for `plan`. If an anchor delivers objects, this replica
+        filters all objects itself."""
         self._anchored = [one for one in planned if any(one.scope.plan is anchor for anchor in self._anchors)]
         for one in self._anchored:
             one.share.watch.when_undivided(self._divide_here)
@@ -190,7 +191,7 @@ class DividedWatches:
                 if request.reason == Reason.OBJECT_GONE:
                     self._gone.add(key)
                 return request
-            # A new object has the name. Its events come by another watch, perhaps before this one.
+            # A new object has the name. Another watch delivers its events, perhaps before this deletion.
             request = ReconcileRequest(request.ref, Reason.OBJECT_UPDATED, None, request.bulk)
         return request if shard in mine else None
 
@@ -324,7 +325,7 @@ class DividedWatches:
         for one in part.planned:
             try:
                 self._connect(one)
-            except RequestError:  # the watch ended in between
+            except RequestError:  # the watch has ended since it was taken
                 if not part.dropped and not self._draining.is_set():
                     raise
 
@@ -426,7 +427,7 @@ class DividedWatches:
 
 
 class OwnedPart:
-    """The run part for objects divided by hash ranges: like `Owned`, but the shard is determined when a run begins."""
+    """The `RunPart` for objects divided by hash ranges. Like `Owned`, but the shard is determined when a run begins."""
 
     def __init__(self, divided: DividedWatches, clock: Clock) -> None:
         self._divided = divided
@@ -449,7 +450,8 @@ class OwnedPart:
 
 
 def unless_lost(gone: Execute) -> Execute:
-    """`gone`, except if the object is missing because its shard was lost during the run."""
+    """Returns a function that calls `gone`, except for an object that is missing because its shard was lost during the
+    run."""
     def invoke(run: Run) -> Outcome:
         return SKIPPED if run.stop is not None and run.stop.is_set() else gone(run)
 

@@ -1,21 +1,21 @@
-"""Periodic work of a controller's dispatcher. `Housekeeping` calls checks, which return the seconds to their next call.
+"""Periodic work of a dispatcher. `Housekeeping` calls checks; each returns the seconds until its next call.
 
 `Resync` triggers every object at random intervals of 90 % to 110 % of the period, as in controller-runtime, so that
 controllers that began together do not resync together.
 
 `SyncGate`: nothing is reconciled before every store of a controller is complete, because a reconciler with an
 incomplete store would create children that already exist. Every 30 s a warning names the incomplete stores. After the
-timeout the gate raises.
+timeout the gate raises SyncTimeoutError.
 
 `RunTimeouts`: each run gets a stop token that is set at its `run_timeout` or by the shutdown; the library's calls in
 the run's thread obey the token. Code that polls the token or waits on it notices the timeout by itself. For callbacks,
 such as those of a request in progress or of a wait for several tokens, the dispatcher calls `check`. Without
 `run_timeout` there is no cost.
 
-`BlockedLog` logs a warning when all workers have been at the same runs for `AFTER` seconds while keys are due, and
-again when that time has doubled. It logs at INFO when runs end again. Within `SILENCE` seconds after a warning, the
-next block is logged only if it lasts twice as long as the last. Blocked workers affect neither readiness nor liveness:
-one run that ends resolves the block, and a restart would begin the same calls again.
+`BlockedLog` logs a warning when all workers have been occupied by the same runs for `AFTER` seconds while keys are due,
+and again when that time has doubled. It logs at INFO when runs end again. Within `SILENCE` seconds after a warning,
+another blockage is logged only if it lasts twice as long as the previous one. Blocked workers affect neither readiness
+nor liveness: the blockage is over when one run ends, and a restart would begin the same calls again.
 
 `OutageLog` logs when the retries of a controller are held back, and when its last failing object works again. An outage
 begins when more than `MANY` objects fail, which `RunLog` logs. An outage within `WITHIN` seconds after the last one is
@@ -86,7 +86,7 @@ class SyncGate:
         self.is_open = False
 
     def arrived(self, name: str) -> None:
-        """The store `name` is complete."""
+        """Record that the store `name` is complete."""
         with self._changed:
             self._missing.pop(name, None)
             if self._missing or self.is_open:
@@ -130,7 +130,7 @@ class SyncGate:
     def check(self) -> float | None:
         """Log a warning if one is due. Returns the seconds until the next check; None once the gate is open.
 
-        Raises SyncTimeoutError when the time is up.
+        Raises SyncTimeoutError when the sync timeout has passed.
         """
         now = self._clock.monotonic()
         if self.is_open:
@@ -165,7 +165,7 @@ class Resync:
         self._next = None if period is None else clock.monotonic() + self._draw(period)
 
     def check(self) -> float | None:
-        """Trigger every object if it is time. Returns the seconds until the next check; None without a period."""
+        """Trigger every object if a resync is due. Returns the seconds until the next check; None without a period."""
         if self._next is None or self._period is None:
             return None
         now = self._clock.monotonic()
@@ -196,7 +196,8 @@ class RunStop(StopToken):
         return self._aborted.is_set() or self._left() <= 0
 
     def set(self, reason: str = "") -> None:
-        """Set the shutdown's token, as when there is no `run_timeout` and `ctx.stop` is that token."""
+        """Set the shutdown's token. Without a `run_timeout`, `ctx.stop` is the shutdown's token, so `set` has the same
+        effect there."""
         self._aborted.set(reason)
 
     def expire(self) -> None:
@@ -238,7 +239,8 @@ class RunTimeouts:
         self._stops: dict[int, RunStop] = {}
 
     def begin(self, run: Run, scope: RunScope) -> bool:
-        """`run` begins in this thread; its calls obey the timeout. Like `RunPart.begin`."""
+        """Start the timeout of `run`, which begins in this thread; the run's calls obey the timeout. Like
+        `RunPart.begin`."""
         if self._limit is None:
             return True
         run.stop = scope.stop = stop = RunStop(self._shutdown.aborted, run.started + self._limit, self._clock)
@@ -256,7 +258,7 @@ class RunTimeouts:
                 self._stops.pop(id(run), None)
 
     def check(self) -> float | None:
-        """Set the tokens whose time is up. Returns the seconds until the next one; None when there is none."""
+        """Set the tokens whose time is up. Returns the seconds until the next timeout; None if no run has one."""
         if not self._stops:
             return None
         now = self._clock.monotonic()
@@ -275,7 +277,7 @@ class RunTimeouts:
 
 
 AFTER = 60.0
-"""Seconds."""
+"""Seconds without an ended run before `BlockedLog` warns."""
 
 SILENCE = 3600.0
 """Seconds after a warning until `AFTER` applies again."""

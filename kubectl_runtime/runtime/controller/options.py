@@ -171,7 +171,8 @@ class ControllerOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], client: Client, resource: ApiResource) -> ControllerOptions:
-        """Complete the `given` options of a controller of `resource` with the client's. Raises like `Controller`."""
+        """Complete the `given` options: a missing name comes from `resource`, other values from the client or the
+        defaults. Raises like `Controller`."""
         values = dict(given)
         for name, default in (("name", resource.kind.lower()),
                               ("observer", client.observer),
@@ -215,7 +216,7 @@ RENAMED = {
 
 def current_options(given: Mapping[str, Any], kinds: Any, who: str,
                     renamed: Iterable[str] = RENAMED) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the options passed to `who` in their current form, and options that have become methods, by name.
+    """Returns the options passed to `who` in their current form, and the values of options that are now methods.
 
     Warns about the `renamed` options, at the line of the caller's caller. Raises TypeError for names that are not in
     `kinds`, and RequestError for an invalid value.
@@ -223,8 +224,8 @@ def current_options(given: Mapping[str, Any], kinds: Any, who: str,
     options, old = dict(given), {name: given[name] for name in renamed if name in given}
     for name in old:
         del options[name]
-        warnings.warn(f"{who}({name}=) is deprecated and ends with 0.4: use {RENAMED[name]}", DeprecationWarning,
-                      stacklevel=3)
+        warnings.warn(f"{who}({name}=) is deprecated and will be removed in 0.4: use {RENAMED[name]}",
+                      DeprecationWarning, stacklevel=3)
     if unknown := [name for name in options if name not in kinds.__annotations__]:
         raise TypeError(f"{who}() got an unexpected keyword argument {unknown[0]!r}; it takes "
                         f"{', '.join(kinds.__annotations__)}")

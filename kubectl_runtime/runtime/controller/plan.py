@@ -64,9 +64,10 @@ GoneFunction = Callable[[ObjectRef, Context[Any]], object]
 class WatchPlan(msgspec.Struct, frozen=True):
     """One watch, or one for each namespace of a multi-namespace Api: its Api, its config, and what it triggers.
 
-    `store`: the store of the main objects, which exists before the start; other plans get a store at the start.
-    `modify` prunes objects before they are stored. `indexes`: the indexes of the kind. `declared_by`: the code that
-    declares the indexes, for hints in errors. `is_owned`: the reconciler creates these objects.
+    `store`: for the main objects, their store, which exists before the start; None for other plans, whose stores are
+    made at the start. `modify` prunes objects before they are stored. `indexes`: the indexes of the kind.
+    `declared_by`: the code that declares the indexes, for hints in errors. `is_owned`: whether the reconciler creates
+    these objects.
     """
 
     api: WatchApis[Any]
@@ -121,12 +122,12 @@ class Plan(msgspec.Struct, frozen=True):
     stop: StopToken | None = None
     hold: Callable[[Callable[[], None]], None] | None = None
     """Called once all stores are complete, with a function that begins the runs; `hold` calls it when runs may begin.
-    None: they begin at once."""
+    None: the runs begin at once."""
     partition: Partition | None = None
     """Decides which objects this replica owns. None: all objects."""
     events: Client | None = None
-    """The client that writes Events; None: `client`. It differs if the writes of `client` need the leadership: Events
-    need no leadership and may be sent after it has ended."""
+    """The client that writes Events; None: `client`. If writes of `client` need the leadership, Events have
+    another client, because they need no leadership and may be sent after it has ended."""
     housekeeping: bool = False
     """Whether the controller is the library's own: its start and end are logged at DEBUG, by a
     `kubectl_runtime.housekeeping` logger."""
@@ -159,7 +160,7 @@ class WatchScope(msgspec.Struct, frozen=True):
         return form.view if isinstance(form, FieldsForm) else None
 
     def reader(self) -> Callable[[Record], Any]:
-        """Returns a function that makes objects for user functions from records of the watch that `fullest` chose."""
+        """Returns a function that turns records of the watch that `fullest` chose into objects for user functions."""
         api = as_configured(self.api, self.plan.config)
         read, form = reader_of(api.kind), api.form
         if not isinstance(form, FieldsForm):
@@ -192,7 +193,8 @@ def scopes_of(*plans: WatchPlan) -> list[WatchScope]:
 
 
 def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
-    """Find the scope whose watch serves `scope`: with the same objects, preferably whole, else in the same form."""
+    """Find the scope whose watch serves `scope`: it selects the same objects, if possible as whole objects, otherwise
+    in the form that `scope` requests."""
     config = scope.plan.config
     if scope.plan.store is not None or not config.shared:
         return scope
@@ -205,7 +207,7 @@ def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
 
 class RunningNames:
     """The names of the running controllers: two controllers on one client cannot have the same name. Safe to use from
-    any thread. Also works in the child of a fork, where no controller of the parent runs."""
+    any thread. The child of a fork starts without names, because the parent's controllers do not run there."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -223,8 +225,8 @@ class RunningNames:
             names = self._taken.setdefault(client, set())
             if name in names:
                 raise RequestError(f"a controller named {name!r} is running on this client already: two would "
-                                   "reconcile each object at once. Stop it first, or, if the two watch different "
-                                   "objects, give one of them another name=")
+                                   "reconcile each object at the same time. Stop that controller first, or, if the "
+                                   "two watch different objects, give one of them another name=")
             names.add(name)
         return lambda: names.discard(name)
 
@@ -282,7 +284,8 @@ def check_predicate(predicate: Any) -> None:
 
 def functions_of(reconciler: Any,
                  error_policy: ErrorPolicy[Any] | None) -> tuple[ReconcileFunction[Any], ErrorPolicy[Any] | None]:
-    """The function to call and the error policy, from a function or an object. Raises RequestError for other values."""
+    """Returns the function to call and the error policy of a reconciler, which is a function or an object. Raises
+    RequestError for other values."""
     if isinstance(reconciler, type):
         raise RequestError(f"{reconciler.__name__} is a class: pass an instance of it, {reconciler.__name__}()")
     if not isinstance(reconciler, Reconciler) and not callable(reconciler) and hasattr(reconciler, "reconcile"):

@@ -8,8 +8,8 @@
     signals (only with start)    when `draining` is set
     ending, shutdown log         begin when `draining` is set
 
-A bug in a thread or a closed client ends the controller, with the reason in `error`: it never runs with threads
-missing.
+A bug in a thread or a closed client ends the controller, with the reason in `error`. So no controller continues to run
+after one of its threads was lost.
 
     not ready   a store has never been complete, a watch keeps failing, or the controller stops: its data is incomplete
                 or outdated. This may change with the availability of the API server
@@ -17,8 +17,8 @@ missing.
                 API server and slow reconcilers do not count, since a restart would not help and would lose work; the
                 log reports them (see `BlockedLog`)
 
-A thread is stuck when it makes no progress on the controller's clock: a dispatcher that neither waits nor ends its
-turn, or a watch whose step exceeds the limits of requests and of silence.
+A thread is stuck when it makes no progress on the controller's clock. The dispatcher is stuck if it neither waits nor
+ends its turn; a watch is stuck if one step takes longer than a request or a silent connection may.
 """
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ class Threads:
             share.start()
 
     def include(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is one of these, including threads of shared watches, or executes a run in the user's
-        pool."""
+        """Whether `thread` is one of the controller's threads, the thread of a shared watch, or a thread that executes
+        a run in the user's pool."""
         mine = (*self.own, *self.sources, *self._watching(lambda _: True))
         return thread in mine or any(run.thread_id == thread.ident for run in self._runs())
 
@@ -135,7 +135,7 @@ class Threads:
 
 
 class Running(Lifecycle, Generic[K]):
-    """A running controller, made by `Controller.start`: its store, its state, and its stop.
+    """A running controller, made by `Controller.start`: read its store and its state, request runs, and stop it.
 
     The end of a `with` block stops the controller. `wait_until_ready` blocks until all stores are complete.
     `trigger(obj)` and `trigger_all()` request runs. `stop(timeout)` stops gracefully and returns the objects whose runs
@@ -206,7 +206,8 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def why_stores_not_ready(self) -> dict[str, str]:
-        """By the contents of each store, such as `pods`: why the store is not ready; empty if it is ready."""
+        """Why each store is not ready, by the store's contents, such as `pods`; empty text for a store that is
+        ready."""
         assembly = self._assembly
         missing = {} if assembly.gate.is_open else assembly.gate.troubles()
         return {name: f"not complete: {missing[name]}" if name in missing else watch.trouble
@@ -252,15 +253,18 @@ class Running(Lifecycle, Generic[K]):
 
     @property
     def threads(self) -> list[threading.Thread]:
-        """All threads of the controller, including threads that have ended or were not started."""
+        """The controller's own threads, including threads that have ended or were not started. Threads of trigger
+        sources, and of watches that other controllers use, are not included."""
         return self._threads.own
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to the controller, reads a source or executes a run: it cannot wait for the end."""
+        """Whether `thread` belongs to the controller, reads a source or executes a run. Such a thread cannot wait for
+        the controller's end."""
         return super().owns(thread) or self._threads.include(thread)
 
     def trigger(self, item: Any) -> None:
-        """Request a run for an object or ObjectRef; does not block. Raises RequestError for another kind."""
+        """Request a run for an object or ObjectRef; does not block. Raises RequestError for an object of another
+        kind."""
         self._check_here()
         self._assembly.trigger(item)
 
@@ -274,7 +278,7 @@ class Running(Lifecycle, Generic[K]):
         objects whose runs are stuck.
 
         Blocks until everything has ended or the time is over, and then for at most one more second for the last log
-        lines. Sending the remaining Events takes at most 2 s of the time. Later calls return the same objects. In the
+        lines. Sending the remaining Events takes at most 2 s of that time. Later calls return the same objects. In the
         child of a fork the controller does not run, and the call does nothing.
         """
         return self._stuck() if self._stop(seconds(timeout)) else []
@@ -293,7 +297,7 @@ class Running(Lifecycle, Generic[K]):
         """Begin a stop of at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
         block."""
         super().begin_stop(reason, grace)
-        self._assembly.runner.wake()  # the time may be shorter now
+        self._assembly.runner.wake()  # the deadline of `wait_idle` may be earlier now
 
     def raise_error(self) -> None:
         """Raise ControllerError if the controller ended by itself."""
@@ -301,7 +305,7 @@ class Running(Lifecycle, Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread. `signal_thread`: also one that obeys signals; otherwise the caller calls `obey_signal`.
+        """Start every thread. `signal_thread`: also start one that obeys signals. Without it, call `obey_signal`.
 
         Raises RequestError if a controller with this name already runs on the client.
         """
@@ -351,7 +355,7 @@ class Running(Lifecycle, Generic[K]):
             raise
 
     def add_read(self, kind: Any) -> None:
-        """Add a kind that runs read. Raises RequestError for a value that is not a kind."""
+        """Watch one more kind, which runs read. Raises RequestError for a value that is not a kind."""
         self._assembly.add_read(kind)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
@@ -384,7 +388,7 @@ class Running(Lifecycle, Generic[K]):
         self._stuck_runs = {run.thread_id: run for run in runner.running()}
 
     def _end_rest(self) -> list[StillRunning]:
-        # After the runs, which may still record events, and before the program can close the client.
+        # Send the Events after the runs, which may still record Events, and before the program can close the client.
         self._assembly.recorder.close(min(self._shutdown.time_left(), EVENTS_SECONDS))
         if self._assembly.recording is not None:
             self._assembly.recording.close(self.reason or "stopped", self._shutdown.time_left())

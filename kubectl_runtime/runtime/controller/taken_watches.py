@@ -72,7 +72,7 @@ class TakenWatches:
         """The threads of released watches; they may not have ended yet."""
 
     def take_more(self, api: Any, config: WatcherConfig) -> Planned:
-        """Take a watch for reads of this kind, if possible an existing one. Its store is only for reads."""
+        """Take a watch for reads of this kind, if possible an existing one. The watch's store serves only reads."""
         metadata = api.with_metadata_only()
         scope = WatchScope(WatchPlan(metadata, config, lambda _event: ()), metadata)
         with self._lock:
@@ -89,12 +89,12 @@ class TakenWatches:
 
     @property
     def watches(self) -> dict[str, Watch[Any]]:
-        """The watches by name, which describes their target."""
+        """The watches by name. A watch's name describes its target."""
         return {name: share.watch for name, share in self.shares.items()}
 
     def add_all(self, plans: Sequence[WatchPlan]) -> None:
-        """Add all plans of the start at once, so that the fullest watch serves several plans, whichever plan it comes
-        from."""
+        """Add all plans of the start together, so that several plans share the fullest watch, whichever plan requests
+        that watch."""
         scopes = scopes_of(*plans)
         for plan in plans:
             self._add(plan, scopes)
@@ -110,7 +110,8 @@ class TakenWatches:
         return self.planned[before:]
 
     def add_part(self, plans: Sequence[WatchPlan]) -> list[Planned]:
-        """Take watches of further objects, which are not in the stores yet. Returns the new entries of `planned`."""
+        """Take more watches for these plans. The watched objects are not visible in the stores yet. Returns the new
+        entries of `planned`."""
         served: list[Planned] = []
         with self._lock:
             self._serve(plans, scopes_of(*plans), served, among=())
@@ -133,7 +134,7 @@ class TakenWatches:
 
     def show(self, plan: WatchPlan, states: Sequence[StoreState], only: Callable[[Record], bool] | None, *,
              apart: bool) -> None:
-        """If `plan` has a store, let the store read these states."""
+        """If `plan` has a store, make it read from `states`."""
         for known, store in self._store_of_plan:
             if known is plan:
                 store.shows(*states, only=only, apart=apart)
@@ -163,7 +164,7 @@ class TakenWatches:
             self._refuse_fields(found)
             raise RequestError(f"controller {self._plan.name} watches only the metadata of {resource.full_name}: "
                                f".owns(api, whole=True) watches whole objects, and ctx.metadata_store({resource.kind}) "
-                               "has the metadata")
+                               "contains the metadata")
         return found
 
     def metadata_store_of(self, kind: HasApiResource | ApiResource) -> Store[PartialObjectMeta]:
@@ -186,7 +187,8 @@ class TakenWatches:
             view, own = planned.chosen.view, planned.chosen.api.resource
             if view is not None and (own.group, own.kind) == (found.resource.group, found.resource.kind):
                 raise RequestError(f"controller {self._plan.name} watches only the fields of {view.__name__} of "
-                                   f"{own.full_name}: ctx.store({view.__name__}) has them and the metadata")
+                                   f"{own.full_name}: ctx.store({view.__name__}) contains these fields and "
+                                   "the metadata")
 
     def _watched(self, resource: ApiResource) -> Store[Any]:
         found = self._stores.get((resource.group, resource.kind))
@@ -300,8 +302,8 @@ class TakenWatches:
         return share, name
 
     def _offer(self, plan: WatchPlan, served: Sequence[Planned]) -> None:
-        """Register a store for `store_of`: the first store of a kind, or the first with whole objects after one with
-        parts."""
+        """Register the plan's store for `store_of` if it is the first store of its kind, or if it has whole objects and
+        the registered store has only parts."""
         kind, whole = (plan.api.resource.group, plan.api.resource.kind), served[0].chosen.is_whole
         states = [one.share.watch.stored for one in served]
         self._offer_views(plan, served[0].scope, states)

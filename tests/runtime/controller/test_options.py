@@ -153,7 +153,7 @@ def test_an_option_of_0_2_works_and_warns_with_its_new_place(make: Callable[...,
         with pytest.raises(TypeError, match="unexpected keyword argument"):
             make(**options)
         return
-    with pytest.warns(DeprecationWarning, match=re.escape(f"({name}=) is deprecated and ends with 0.4: use "
+    with pytest.warns(DeprecationWarning, match=re.escape(f"({name}=) is deprecated and will be removed in 0.4: use "
                                                           f"{RENAMED[name]}")) as warned:
         plan = make(**options).plan()
     assert read(plan) == wanted
