@@ -34,9 +34,9 @@ child of a fork the engine looks stopped, and `stop` does nothing.
     aborted    -> cut        half of the remaining time has passed: writes of runs end, too
     cut                      a run that still does not return is reported as stuck
 
-The library's own threads watch `draining`. The reconciler's `ctx.stop` is `aborted`, so a run that needs only a moment
-more is left alone. Runs have the last tenth of the grace period, at most 2 s, to react to `aborted`. A write that a run
-has begun by then gets half of that time, so that the stop itself interrupts no write.
+The library's own threads watch `draining`. The reconciler's `ctx.stop` is `aborted`, so a run that ends soon after the
+stop request is not disturbed. Runs have the last tenth of the grace period, at most 2 s, to react to `aborted`. A write
+that a run has begun by then gets half of that time, so that the stop itself interrupts no write.
 
 `ShutdownLog`: logs in its own thread while a controller or manager ends. A log handler is user code and may block, so a
 shutdown must not wait for the handler without a limit.
@@ -73,7 +73,7 @@ ABORT_SHARE, ABORT_MOST = 0.1, 2.0
 
 
 class Shutdown:
-    """Three tokens and the times between them. Safe to use from any thread."""
+    """The three stop tokens of a controller, and the times at which they are set. Safe to use from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -100,7 +100,7 @@ class Shutdown:
 
     @property
     def cut_at(self) -> float | None:
-        """When writes of runs are given up, on the monotonic clock; None before a stop is requested."""
+        """When the runs' writes are aborted, on the monotonic clock; None before a stop is requested."""
         deadline, give_up = self.deadline, self.give_up_at
         return None if deadline is None or give_up is None else (deadline + give_up) / 2
 
@@ -109,7 +109,7 @@ class Shutdown:
         return max(0.0, (self.give_up_at or 0.0) - self._clock.monotonic())
 
     def abort(self, reason: str) -> None:
-        """Set `ctx.stop` of the runs in progress now."""
+        """Set `ctx.stop` of all runs in progress at once, without waiting for the grace period."""
         self.draining.set(reason)
         self.aborted.set(reason)
 
@@ -229,7 +229,8 @@ class Lifecycle:
     override its hooks. Safe to use from any thread."""
 
     def __init__(self, name: str, shutdown: Shutdown, logger: GuardedLogger, grace: float, *, prefix: str = "") -> None:
-        """`name`: for thread names. `grace`: seconds of a stop that names no time. `prefix`: begins log lines."""
+        """`name`: for thread names. `grace`: seconds for a stop without its own limit. `prefix`: the beginning of each
+        log line."""
         self._shutdown = shutdown
         self._grace = grace
         self._prefix = prefix
@@ -249,7 +250,7 @@ class Lifecycle:
         """Threads that did not end in time. The list is complete once the shutdown has ended."""
         self._ending = Thread(target=self._end, name=f"{name} ending", daemon=True)
 
-    # --- what it is now ---
+    # --- the current state ---
 
     @property
     def _is_elsewhere(self) -> bool:
@@ -268,7 +269,7 @@ class Lifecycle:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the stop is complete: none of its threads runs, except those that are stuck in user code."""
+        """Whether the stop is complete: no thread runs any more, except threads that are stuck in user code."""
         return self._settled.is_set() or self._is_elsewhere
 
     @property
@@ -290,7 +291,7 @@ class Lifecycle:
         """Whether the stop waits for `thread`, so that `thread` cannot wait for the stop."""
         return thread is self._ending
 
-    # --- what begins the stop ---
+    # --- beginning the stop ---
 
     def begin_stop(self, reason: str, grace: float) -> None:
         """Begin a stop of at most `grace` seconds. A later call may shorten the time, not lengthen it. Does not
@@ -298,7 +299,8 @@ class Lifecycle:
         self._shutdown.begin(reason, grace)
 
     def fail(self, what: str, error: BaseException, grace: float | None = None) -> None:
-        """Begin a stop because `what` failed, within `grace` seconds (default: the grace period). Does not block."""
+        """Begin a stop of at most `grace` seconds (default: the grace period), because `what` failed. Does not
+        block."""
         with self._noting:
             is_first = self.error is None
             if is_first:
@@ -378,7 +380,7 @@ class Lifecycle:
         waits = self._stop_begins(timeout)
         if waits:
             self._await_end()
-            self._signals.close()  # only the main thread can restore handlers, and this may be it
+            self._signals.close()  # only the main thread can restore handlers; this may be the main thread
         return waits
 
     def _stop_begins(self, timeout: float) -> bool:
@@ -426,12 +428,12 @@ class Lifecycle:
                 self._log_failure(what, error, is_first=is_first)
 
     def _log_stopping(self) -> None:
-        self._log_failures()  # failures first; the stop has begun already and does not wait for a log handler
+        self._log_failures()  # log failures first; the stop has begun already and does not wait for a log handler
         self._log.info("%sstopping: %s%s%s", self._prefix, self.reason, self._stopping_detail(),
                        "; a second signal ends the process at once" if self._signals.installed else "")
 
     def _begin_ending(self) -> None:
-        with suppress(RuntimeError):  # no new thread, as when the interpreter ends: the first waiting caller does it
+        with suppress(RuntimeError):  # no new thread, as when the interpreter ends: then a waiting caller runs `_end`
             self._ending.start()
 
     def _end(self) -> None:
@@ -488,7 +490,8 @@ class Lifecycle:
 
 
 def join(threads: Iterable[threading.Thread], limit: float) -> None:
-    """Wait for these threads, at most `limit` seconds in all. They are real seconds, not those of a simulated clock."""
+    """Wait for these threads, at most `limit` seconds in all. The limit is in real seconds, not on a simulated
+    clock."""
     deadline = time.monotonic() + limit
     for thread in threads:
         if thread.ident is not None and thread is not threading.current_thread():  # it was started
@@ -502,6 +505,6 @@ def alive(owner: str, threads: Iterable[threading.Thread]) -> list[StillRunning]
 
 
 def _await(event: threading.Event) -> None:
-    # In pieces, so that a signal that comes just before the wait is noticed.
+    # Wait in short pieces, so that a signal that arrives just before a wait is noticed.
     while not event.wait(MAIN_THREAD_WAIT):
         pass

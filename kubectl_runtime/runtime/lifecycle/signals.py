@@ -55,7 +55,7 @@ class ShutdownSignals:
 
     def wait(self) -> int | None:
         """Block until `heard` has an item, and take the item."""
-        while True:  # in pieces, so that a signal that comes just before the wait is noticed
+        while True:  # in short waits, so that a signal that arrives just before a wait is noticed
             try:
                 return self.heard.get(timeout=MAIN_THREAD_WAIT)
             except Empty:
@@ -99,7 +99,7 @@ class _ProcessSignals:
         this one."""
         self._installed = False
         self._first_at: float | None = None
-        """When the first signal came; None before it."""
+        """When the first signal arrived; None before that."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._follows_forks = False
@@ -109,14 +109,14 @@ class _ProcessSignals:
             self._follows_forks = True
             os.register_at_fork(after_in_child=self.forked)
         if not self.listeners:
-            self.restore()  # if the last controller was closed in another thread
+            self.restore()  # in case the last controller was closed in another thread, which cannot restore handlers
         self._process = os.getpid()
         with self._lock:
             self.listeners += (listener,)
         if not self._installed:
             self._installed, self._first_at = True, None
             for number in SIGNALS:
-                if not self._is_ours(number):  # the program may have restored ours as its previous handler
+                if not self._is_ours(number):  # the program may have restored our handler as its previous handler
                     self.previous[number] = signal.getsignal(number)
                     signal.signal(number, self.handle)
 
@@ -139,13 +139,13 @@ class _ProcessSignals:
 
     def forked(self) -> None:
         """Called in the child of a fork, whose only thread is now the main thread."""
-        self._lock = threading.Lock()  # the parent's may have been held
+        self._lock = threading.Lock()  # a thread of the parent may have held the old lock
         self.listeners = ()
         self.restore()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         listeners = self.listeners
-        # The second case: a signal in the child of a fork before `forked` is called there.
+        # The pids differ if a signal arrives in the child of a fork before `forked` is called there.
         if not listeners or os.getpid() != self._process:
             self._pass_on(number, frame)
         elif self._first_at is None:
@@ -162,7 +162,7 @@ class _ProcessSignals:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self.restore()
         previous = self.previous.get(number)
-        if self._is_ours(number):  # the program has restored this handler as its previous one
+        if self._is_ours(number):  # the program has restored this handler as its own previous handler
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         elif previous in (signal.SIG_DFL, None):
