@@ -31,7 +31,7 @@ class Shown(NamedTuple):
     """What a counter's line shows: its `rate` or `increase`; empty: its value."""
     quantiles: tuple[float, ...] = (0.5, 0.99)
     where: str = ""
-    """A condition after the series."""
+    """A PromQL condition that is appended to the line's expression."""
     share_of: Family | None = None
     """Show the line as a share of this family."""
 
@@ -89,7 +89,7 @@ PANELS: tuple[tuple[str, Families, tuple[Panel, ...]], ...] = (
 
 
 def dashboard() -> str:
-    """The dashboard as JSON, with every family."""
+    """The dashboard as JSON, with every metric family."""
     panels: list[dict[str, Any]] = []
     numbers, top = count(1), 0
     for title, shown in _sections():

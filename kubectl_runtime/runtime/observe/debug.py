@@ -13,8 +13,8 @@ a header counts as local; `debug=None` turns the page off.
     GET /debug/schema.json  its JSON Schema
 
 `snapshot` makes a `DebugState` of running controllers. It reads each queue under the queue's lock, for a time in
-proportion to the number of rows; it reads everything else without a lock. If the state exceeds `MOST_BYTES`, it has
-fewer rows; the counts always include everything. Objects appear only by name. Errors appear as class and code; with
+proportion to the number of rows; it reads everything else without a lock. If the state exceeds `MOST_BYTES`, rows are
+left out; the counts always include everything. Objects appear only by name. Errors appear as class and code; with
 `details` their text appears as well, cut after `MOST_TEXT` characters.
 
 `VERSION` increases when a client written for an older version would misread the state. New fields do not increase it,
@@ -117,23 +117,23 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`running`, `due`, `delayed`, `backing_off`, `held_back` (by the rate limit) or `waits_for_change`."""
     reason: str = ""
     age: float = 0.0
-    """Running: since its start. Due: since it became due."""
+    """Seconds since the run began, for a running key; since the key became due, for a due key."""
     waited: float = 0.0
-    """Running: the wait from its due time to its start."""
+    """Seconds for which the key of a running run was due before the run began."""
     due_in: float | None = None
-    """Seconds until it is due; negative once it is due."""
+    """Seconds until the key is due; negative once the key is due."""
     bulk: bool = False
     attempt: int = 0
     """Running: the number of this attempt, which is 1 plus the failures in a row before this run."""
     failures: int = 0
-    """In a row."""
+    """The number of the key's consecutive failures."""
     failing_for: float = 0.0
     error: str = ""
     """The error of the last failed run."""
     failed_run: str = ""
     """The id of the last failed run, as in its log lines."""
     succeeded: float | None = None
-    """Seconds since its last success; None if unknown."""
+    """Seconds since the key's last successful run; None if unknown."""
 
 
 class RunRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -155,18 +155,18 @@ class LoopRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     what: str
     ago: float
     fields: list[str] = []
-    """The JSON paths that differed between the last two versions."""
+    """The JSON paths that differed between the object's last two versions."""
 
 
 class ReadRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The objects that runs of an object have read, on which it depends: `secret/x`, `3 pods app=a`."""
+    """An object and its dependencies, the objects that its runs have read: `secret/x`, `3 pods app=a`."""
 
     name: str
     reads: list[str]
 
 
 class Counts(msgspec.Struct, rename="camel", kw_only=True):
-    """How many keys are in each state; `failing` keys are in any state."""
+    """How many keys are in each state. `failing` counts the keys whose last run failed, whatever their state."""
 
     running: int
     due: int
@@ -183,7 +183,7 @@ class ControllerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_onl
     kind: str
     concurrency: int
     not_ready: str = ""
-    """Why it is not ready, as text."""
+    """Why the controller is not ready, as text."""
     not_alive: str = ""
     counts: Counts
     runs: int = 0
@@ -196,12 +196,12 @@ class ControllerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_onl
     slowest: list[RunRow] = []
     loops: list[LoopRow] = []
     readers: int = 0
-    """How many objects depend on something that their runs have read."""
+    """How many objects depend on other objects that their runs have read."""
     reads: list[ReadRow] = []
 
 
 class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A watch and its store; several controllers may use one."""
+    """A watch and its store. Several controllers may share a watch."""
 
     name: str
     controllers: list[str]
@@ -210,14 +210,14 @@ class WatchRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
     since: float
     """Seconds in this phase."""
     complete: bool = False
-    """Whether its store has received a complete list."""
+    """Whether the watch's store has received a complete list."""
     objects: int = 0
     bytes: int = 0
     last_event: float | None = None
-    """Seconds since something last arrived."""
+    """Seconds since the watch last received something."""
     relists: int = 0
     failures: int = 0
-    """In a row."""
+    """The number of the watch's consecutive failures."""
     error: str = ""
 
 
@@ -226,16 +226,16 @@ class CallCounts(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
     total: int = 0
     throttled: int = 0
-    """Answered with 429."""
+    """Attempts that were answered with status 429."""
     failed: int = 0
-    """Answered with 500 or above."""
+    """Attempts that were answered with status 500 or above."""
     unanswered: int = 0
     per_second: float = 0.0
-    """In the last minute."""
+    """The average number of attempts per second, in the last minute."""
     latency: float = 0.0
-    """Seconds on average in the last minute, until the head of the answer."""
+    """The average seconds until the head of the answer arrived, in the last minute."""
     slowest: float = 0.0
-    """In the last minute."""
+    """The most seconds until the head of an answer arrived, in the last minute."""
 
 
 class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
@@ -244,16 +244,16 @@ class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     name: str
     requests: int = 0
     failed: int = 0
-    """Answered with another status than 200."""
+    """Requests that were answered with another status than 200."""
     running: int = 0
     latency: float = 0.0
-    """Seconds on average."""
+    """The average seconds until the answer."""
     ago: float | None = None
     """Seconds since the last request."""
 
 
 class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """A replica of a sharding and its shards, by the Leases that this process knows."""
+    """A replica of a sharding and its shards, according to the Leases that this process knows."""
 
     name: str
     shards: list[int] = []
@@ -262,7 +262,7 @@ class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
 
 class ShardRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The objects of one shard that this process stores, if objects are divided by ranges."""
+    """The objects of one shard that this process stores, if objects are divided by hash ranges."""
 
     shard: int
     objects: int = 0
@@ -275,7 +275,7 @@ class ShardingState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=
     name: str
     """`namespace/name` of the sharding."""
     by: str
-    """`name`, `namespace` or `uid`."""
+    """The property that divides the objects: `name`, `namespace` or `uid`."""
     shards: int
     """The number of shards."""
     replicas: list[ReplicaRow] = []
@@ -289,9 +289,9 @@ class ManagerState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=T
 
     phase: str
     reason: str = ""
-    """Why it stops."""
+    """Why the manager stops."""
     leader: bool | None = None
-    """None without an election."""
+    """Whether this process is the leader; None without an election."""
     lease: str = ""
     shards: list[int] | None = None
     sharding: ShardingState | None = None
@@ -306,18 +306,18 @@ class DebugState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     version: int
     library: str
     time: str
-    """RFC 3339."""
+    """The time of this state, in RFC 3339 format."""
     process: int
     memory: int = 0
     """Resident bytes of the process; left out if the system does not report them."""
     uptime: float
-    """Since this page was made."""
+    """Seconds since this page was made."""
     details: bool = False
     manager: ManagerState | None = None
     controllers: list[ControllerState]
     watches: list[WatchRow]
     calls: CallCounts | None = None
-    """None without a Manager, which counts them."""
+    """The requests that the Manager has counted; None without a Manager."""
     webhooks: list[WebhookRow] = []
     controllers_left_out: int = 0
     watches_left_out: int = 0
@@ -370,7 +370,7 @@ class Traffic(Observer):
             row[2] = max(row[2], seconds)
 
     def webhooks_served(self, webhooks: Sequence[str]) -> None:
-        """Show these webhooks from then on."""
+        """Add these webhooks to the page."""
         with self._lock:
             for name in webhooks:
                 self._webhooks.setdefault(name, WebhookRow(name=_cut(name)))
@@ -397,7 +397,7 @@ class Traffic(Observer):
                 self._asked.pop(name, None)
 
     def calls(self) -> CallCounts:
-        """The counts at this moment."""
+        """The current counts."""
         now = self._clock.monotonic()
         with self._lock:
             found = msgspec.structs.replace(self._counts)
@@ -422,7 +422,7 @@ class Traffic(Observer):
 
 
 class Inspected(Watched, Protocol):
-    """A controller that was started: `Running`."""
+    """A controller that was started, such as `Running`."""
 
     @property
     def assembly(self) -> Assembly[Any]:
@@ -430,13 +430,13 @@ class Inspected(Watched, Protocol):
 
 
 class Debugged(Protocol):
-    """The contents of a page. Safe to use from any thread; does not block."""
+    """The controllers and the manager that a status page shows. Safe to use from any thread; does not block."""
 
     def controllers(self) -> Sequence[Inspected]:
         """The controllers that have been started."""
 
     def manager(self) -> ManagerState | None:
-        """The state of the manager that runs them; None without one."""
+        """The state of the manager that runs the controllers; None without a manager."""
 
 
 def snapshot(debugged: Debugged, clock: Clock, since: float, rows: int, *, details: bool,

@@ -1,6 +1,6 @@
-"""`Family`: the name, type, labels and help of a metric family, which makes a prometheus-client family from values.
-`Families` declares the families of one subject, for example of controllers. `Numbers` and `Labelled` keep the values.
-`Ended` limits how many ended subjects keep their series.
+"""`Family`: the name, type, labels and help of a metric family; `filled` makes the prometheus-client family. `Families`
+declares the families of one subject, for example of controllers. `Numbers` and `Labelled` keep the values. `Ended`
+limits how many ended subjects keep their series.
 
 `series` declares its families once; each scrape makes new prometheus-client families. prometheus-client's own metrics
 are not used, since they take a lock and several checks for each number, and a run changes eight numbers.
@@ -34,7 +34,7 @@ REQUEST = (.005, .025, .1, .25, .5, 1, 2, 4, 8, 15, 30, 60)
 """The buckets of `rest_client_request_duration_seconds` in client-go."""
 
 BACKOFF = (.01, .1, 1, 10, 60, 300, 1000)
-"""From the first backoff delay of a key, 5 ms, to the longest, 1000 s."""
+"""The buckets of retry delays: from the first backoff delay of a key, 5 ms, to the longest, 1000 s."""
 
 
 class Histogram:
@@ -102,7 +102,7 @@ class Kind(StrEnum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # a key of dicts, found by identity
+@dataclass(frozen=True, slots=True, eq=False)  # instances are dict keys, compared by identity
 class Family:
     """The metadata of all series with one name. The `name` of a counter ends in `_total`."""
 
@@ -111,7 +111,7 @@ class Family:
     labels: tuple[str, ...]
     help: str
     bounds: tuple[float, ...] = ()
-    """The bounds of a histogram's exported buckets, a subset of those that `Histogram` counts."""
+    """The bounds of a histogram's exported buckets, a subset of the bounds that `Histogram` counts."""
 
     def filled(self, rows: Iterable[Row] = ()) -> Metric:
         """The prometheus-client family with these series."""
@@ -183,12 +183,12 @@ class Labelled:
         self._spreads: dict[Family, dict[tuple[str, ...], Histogram]] = defaultdict(dict)
 
     def count(self, family: Family, *labels: str) -> None:
-        """Count one more in the series of `family` with these labels."""
+        """Add 1 to the series of `family` with these labels."""
         with self.lock:
             self._counts[family][labels] += 1
 
     def set(self, family: Family, *labels: str, to: float) -> None:
-        """Set the series of `family` with these labels `to` a number."""
+        """Set the series of `family` with these labels to the number `to`."""
         with self.lock:
             self._counts[family][labels] = to
 

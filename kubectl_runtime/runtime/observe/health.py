@@ -27,7 +27,7 @@ the program can mount it in its own web server.
     anything else               405, or 404
 
 `Listener` serves the application. It listens at `":8080"` (all addresses of this host, IPv4 and IPv6),
-`"127.0.0.1:8080"` (this address; of a host name's addresses, the first), `"[::1]:8080"`, or `":0"` (a free port).
+`"127.0.0.1:8080"` (this address; for a host name, its first address), `"[::1]:8080"`, or `":0"` (a free port).
 """
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _of(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, li
 
 
 def checked_route(path: str, application: WSGIApplication) -> str:
-    """The path of a route of the program. Raises RequestError for one that cannot be served."""
+    """Returns `path` if it can be the path of a route of the program. Raises RequestError for other paths."""
     if not (isinstance(path, str) and path.startswith("/") and path != "/" and not path.endswith("/")):
         raise RequestError(f"{path!r} is not the path of a route: it must begin with a slash, and not end with one")
     if (first := path.split("/")[1]) in ("healthz", "readyz", "metrics", "debug"):
@@ -170,7 +170,7 @@ def checked_route(path: str, application: WSGIApplication) -> str:
 
 
 CONNECTIONS = 128
-"""A kubelet, one or two scrapers and a person need five connections."""
+"""The maximum number of connections. A kubelet, one or two scrapers and a person need five."""
 IDLE = 1.0
 """Seconds that `stop` waits for requests in progress: checks are user code and may never return."""
 
@@ -259,7 +259,8 @@ class HealthServer:
 
     def watch(self, running: Watched) -> None:
         """Add checks of whether a running controller is alive and ready, under the controller's name. `/readyz?verbose`
-        also lists each of its stores, for example as `store pods`. Raises RequestError when the name is taken."""
+        also lists each of the controller's stores, for example as `store pods`. Raises RequestError when the name is
+        taken."""
         name = running.name.replace("/", "-")
         self._ready.add(name, OwnCheck(lambda: running.why_not_ready))
         self._live.add(name, OwnCheck(lambda: running.why_not_alive))
@@ -283,8 +284,8 @@ class HealthServer:
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Stop listening, finish the requests in progress, and end. Requests that take longer than `timeout` seconds
-        are aborted; the limit is at most one second, because a check may never return. Returns at once if the server
+        """Stop listening, finish the requests in progress, and end. Requests that take longer than `timeout` seconds,
+        or one second if that is shorter, are aborted, because a check may never return. Returns at once if the server
         does not run; later calls do nothing. In the child of a fork, only the child's copy of the parent's socket is
         closed."""
         with self._change:
@@ -316,4 +317,4 @@ class _Controllers:
         return store_checks([*self.running])
 
     def manager(self) -> None:
-        """None: there is no manager."""
+        """Returns None, because there is no manager."""

@@ -38,11 +38,11 @@ class Watched(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of its checks."""
+        """The name for the checks of this part."""
 
     @property
     def why_not_ready(self) -> str:
-        """Why it is not ready; empty when it is."""
+        """Why this part is not ready; empty when it is ready."""
 
     @property
     def why_not_alive(self) -> str:
@@ -54,7 +54,8 @@ class ReadsStores(Protocol):
 
     @property
     def why_stores_not_ready(self) -> dict[str, str]:
-        """By the contents of each of its stores: why the store is not ready; empty if it is ready. Does not block."""
+        """Why each store is not ready, by the store's contents; empty text for a store that is ready. Does not
+        block."""
 
 
 class CheckResult(NamedTuple):
@@ -62,7 +63,7 @@ class CheckResult(NamedTuple):
 
     name: str
     reason: str
-    """Why it fails; empty when it passes."""
+    """Why the check fails; empty when it passes."""
 
 
 class Unhealthy(KubeError):
@@ -70,13 +71,13 @@ class Unhealthy(KubeError):
 
 
 class OwnCheck:
-    """A check of the library: a function that returns why it fails and must not block."""
+    """A check of the library. Its function returns why the check fails, and must not block."""
 
     def __init__(self, why: Callable[[], str]) -> None:
         self._why = why
 
     def __call__(self) -> str:
-        """Why it fails; empty when it passes."""
+        """Why the check fails; empty when it passes."""
         return self._why()
 
 
@@ -84,8 +85,8 @@ class TimedCheck:
     """A check of the program, which may hang. It is called in its own thread, one call at a time. Thread-safe."""
 
     def __init__(self, name: str, check: Check, timeout: Duration = TIMEOUT) -> None:
-        """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments. Also raises it
-        for an async function and a generator, which would never fail."""
+        """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments. Also raises
+        RequestError for an async function and a generator, which would never fail."""
         check_callback(f"the check {name}", check)
         self.check = check
         self._name, self._timeout = name, period_of(f"check {name}: timeout", timeout)
@@ -117,7 +118,7 @@ class TimedCheck:
             return self._reason
 
     def __call__(self) -> str:
-        """Call the check. Returns why it fails; empty when it passes. Blocks like `reason`."""
+        """Call the check. Returns why the check fails; empty when it passes. Blocks like `reason`."""
         return self.reason(self.begin())
 
     def _call(self) -> None:
@@ -142,7 +143,7 @@ class _Asked:
         self.reason = ""
 
     def changed(self, check: Check) -> None:
-        """Use `check` from then on."""
+        """Call this function from now on, in place of the earlier one."""
         if isinstance(check, OwnCheck | TimedCheck):
             self.check = check
         elif isinstance(self.check, TimedCheck):
@@ -181,7 +182,7 @@ class HealthChecks:
         """Add a check: an OwnCheck, a TimedCheck or a function, which becomes a TimedCheck. Raises RequestError when
         the name is taken or cannot be the last part of a path, or when the check is not callable."""
         if not name or "/" in name or not callable(check):
-            raise RequestError(f"a check must be a function, under a name without a slash, not {name!r}: {check!r}")
+            raise RequestError(f"a check needs a name without a slash, and a function: not {name!r} and {check!r}")
         with self._change:
             if name in self._checks:
                 raise RequestError(f"{self.endpoint} already has a check called {name}")
@@ -221,8 +222,8 @@ class HealthChecks:
 
 
 def answers(checks: Mapping[str, OwnCheck | TimedCheck]) -> dict[str, str]:
-    """Run these checks at the same time. Returns why each one fails; empty if it passes. Blocks until all have
-    answered."""
+    """Run these checks at the same time. Returns why each check fails; empty for a check that passes. Blocks until all
+    have answered."""
     calls = {name: check.begin() for name, check in checks.items() if isinstance(check, TimedCheck)}
     return {name: check.reason(calls[name]) if isinstance(check, TimedCheck) else check()
             for name, check in checks.items()}

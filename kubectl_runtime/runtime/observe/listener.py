@@ -3,8 +3,8 @@
     phase       the connection waits for                  ends at the latest
     opening     its thread, and the TLS handshake         `HANDSHAKE` seconds after it was accepted
     idle        the next request                          after `IDLE` seconds
-    reading     the rest of a request                     `limit` seconds after the first byte; the same time remains
-                                                          for the answer that the body was too slow
+    reading     the rest of a request                     `limit` seconds after the first byte; `limit` more seconds
+                                                          remain to answer that the body was too slow
     answering   the application                           2 * `limit` seconds after the first byte
     writing     the client to read the answer             2 * `limit` seconds after the first byte
     cut         the end of its thread
@@ -14,9 +14,9 @@ connection that has waited longest for its client is cut, even if that client st
 are spared. If all connections are answering, the new client waits in the backlog. So clients that hold connections
 cannot lock out others.
 
-If clients refuse the server's certificate, this is logged once a minute, because the server notices it in no other way.
-The server resolves no names and writes nothing to stderr, and all its threads are daemons. Times are real, not those of
-a simulated clock, because connections belong to the operating system.
+If a client refuses the server's certificate, the listener logs a warning, at most once a minute: such a client sends no
+request that could be logged. The server resolves no names and writes nothing to stderr, and all its threads are
+daemons. Times are real, not those of a simulated clock, because connections belong to the operating system.
 
 `RequestHandler` is wsgiref's handler with persistent connections: HTTP/1.1, one thread per connection, one write per
 answer. The API server keeps its connections to a webhook, and a handshake costs more than most answers. If the
@@ -84,8 +84,8 @@ class ListenAddress:
         return cls(*address)
 
     def listen(self, use: str = "") -> socket.socket:
-        """A listening socket. Raises OSError if it cannot listen. The error's text has the address and `use`: the
-        server's purpose, and where to set another address."""
+        """Returns a listening socket. Raises OSError if this address cannot be used. The error's text contains the
+        address and `use`: the server's purpose, and where to set another address."""
         try:
             if self.host:
                 found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -141,29 +141,29 @@ class Served(Protocol):
 
     @property
     def is_draining(self) -> bool:
-        """Whether every answer is the last one of its connection."""
+        """Whether the server stops, so that each connection ends after its current answer."""
 
     def begin_idle(self) -> bool:
-        """Begin to wait for the next request; returns whether one may come."""
+        """Begin to wait for the next request. Returns whether the connection may serve another request."""
 
     def begin_reading(self) -> float:
-        """A request begins; returns the time by which it must be complete."""
+        """Begin to read a request. Returns the time by which the request must be complete."""
 
     def head_is_read(self, until: float) -> None:
-        """The head is read; the body may arrive until this time."""
+        """The request's head was read. The body may arrive until the time `until`."""
 
     def begin_answering(self) -> None:
-        """The request is read, and the application begins to work."""
+        """The whole request was read, and the application begins to work."""
 
     def begin_writing(self) -> None:
-        """The answer begins."""
+        """The server begins to send the answer."""
 
     def get_app(self) -> Any:
         """The application that answers."""
 
 
 class _Body(io.RawIOBase):
-    """The body of a request. Reading it ends after its length, or with TimeoutError when its time is over."""
+    """The body of a request. Reads end after the body's length, or raise TimeoutError when the body's time is over."""
 
     def __init__(self, connection: socket.socket, source: io.BufferedReader, length: int, until: float,
                  when_read: Callable[[], None]) -> None:
@@ -181,7 +181,7 @@ class _Body(io.RawIOBase):
             return 0
         left = self._until - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the body came too slowly")
+            raise TimeoutError("the body arrived too slowly")
         self._connection.settimeout(left)
         chunk = self._source.read1(min(len(buffer), self.left))
         buffer[:len(chunk)] = chunk
@@ -207,8 +207,7 @@ class _Exchange(ServerHandler):
 
     def send_preamble(self) -> None:
         self._served.begin_writing()
-        # An unread body would be taken for the next request. The connection's end is the end of an answer without
-        # length.
+        # An unread body would be taken for the next request. An answer without a length ends where the connection ends.
         self.is_last = (self.is_last or self._served.is_draining or self._body.left > 0
                         or "Content-Length" not in self.headers)
         super().send_preamble()
@@ -218,7 +217,7 @@ class _Exchange(ServerHandler):
     def log_exception(self, exc_info: Any) -> None:
         error = exc_info[1]
         if isinstance(error, OSError):
-            log.debug("a client has gone: %s", error)
+            log.debug("a client has disconnected: %s", error)
         else:
             request: Any = self.request_handler
             log.error("the application failed on %s %s", request.command, request.path, exc_info=error)
@@ -280,7 +279,7 @@ class RequestHandler(WSGIRequestHandler):
         return int(said[0])
 
     def handle_expect_100(self) -> bool:
-        """Answer 100 to a client that waits for this before it sends the body. Returns True."""
+        """Send `100 Continue` to a client that waits for this answer before it sends the body. Returns True."""
         found = super().handle_expect_100()
         self.wfile.flush()
         return found
@@ -292,12 +291,12 @@ class RequestHandler(WSGIRequestHandler):
         return False
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Log the line at DEBUG that http.server would print."""
+        """Log at DEBUG the line that http.server would print."""
         log.debug("%s: " + format, self.client_address[0], *args)
 
 
 HANDSHAKE = 10.0
-"""Seconds, as in Go."""
+"""Seconds that a TLS handshake may take, as in Go."""
 IDLE = 120.0
 """Seconds between two requests; Go's transport closes a connection after 90 idle seconds."""
 BACKLOG = 1024
@@ -338,7 +337,7 @@ class Connection:
 
     @property
     def is_draining(self) -> bool:
-        """Whether every answer is the last one of its connection."""
+        """Whether the server stops, so that each connection ends after its current answer."""
         return self._listener.is_draining
 
     def get_app(self) -> WSGIApplication:
@@ -346,27 +345,28 @@ class Connection:
         return self._listener.application
 
     def begin_idle(self) -> bool:
-        """Wait for the next request; returns whether one may come."""
+        """Begin to wait for the next request. Returns whether the connection may serve another request."""
         return not self.is_draining and self._enter(Phase.IDLE, time.monotonic() + IDLE)
 
     def begin_reading(self) -> float:
-        """A request begins; returns the time by which it must be complete."""
+        """Begin to read a request. Returns the time by which the request must be complete."""
         until = time.monotonic() + self.limit
         self._enter(Phase.READING, until)
         return until
 
     def head_is_read(self, until: float) -> None:
-        """The head is read; the body may arrive until `until`. The rest of the time is for the answer."""
+        """The request's head was read. The body may arrive until the time `until`; the answer may take `limit` seconds
+        more."""
         with self._listener.change:
             if self.phase is not Phase.CUT:
                 self.until = until + self.limit
 
     def begin_answering(self) -> None:
-        """The request is read; the application begins to work."""
+        """The whole request was read, and the application begins to work."""
         self._enter(Phase.ANSWERING)
 
     def begin_writing(self) -> None:
-        """The answer begins, and the client must read it."""
+        """The server begins to send the answer, which the client must read."""
         self._enter(Phase.WRITING)
 
     def _enter(self, phase: Phase, until: float | None = None) -> bool:
@@ -380,9 +380,9 @@ class Connection:
             return True
 
     def cut(self) -> None:
-        """Shut the connection down while its thread uses it. The listener's lock is held."""
+        """Shut the connection down while its thread uses it. The caller must hold the listener's lock."""
         self.phase = Phase.CUT
-        with contextlib.suppress(OSError):  # a TLS shutdown would disturb the reading thread
+        with contextlib.suppress(OSError):  # not `SSLSocket.shutdown`, which would disturb the reading thread
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
@@ -409,7 +409,7 @@ class Listener:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the stop has begun, so that every answer is the last one of its connection."""
+        """Whether the stop has begun, so that each connection ends after its current answer."""
         return self._ends.is_set()
 
     def start(self) -> None:
@@ -421,14 +421,15 @@ class Listener:
             raise
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` serves a connection: it cannot wait for the stop, because the stop waits for its answer."""
+        """Whether `thread` serves a connection. Such a thread cannot wait for the stop, because the stop waits for its
+        answer."""
         with self.change:
             return thread in self._open.values()
 
     def stop(self, timeout: float) -> None:
         """Accept nothing more, and make each answer in progress the last one of its connection. Blocks until all
         connections have ended; connections that remain after `timeout` seconds are cut. A thread that stays in the
-        application for longer is left alone. A call from the application waits only for the other connections; the
+        application for longer continues to run. A call from the application waits only for the other connections; the
         calling connection still sends its answer. In the child of a fork, only the child's copy of the parent's socket
         is closed."""
         if os.getpid() != self._process:

@@ -4,7 +4,7 @@
     client = Client(config, observer=metrics)        # and every controller of that client
     HealthServer(":8080", metrics=metrics).start()   # or metrics.application() in your own web server
 
-It exports the series of controller-runtime (`controller_runtime_*`, including those of webhooks) and client-go
+`Metrics` exports the series of controller-runtime (`controller_runtime_*`, including those of webhooks) and client-go
 (`workqueue_*`, `rest_client_*`, `leader_election_master_status`), with their names, labels and buckets, and the
 library's own series (`kubectl_runtime_*`). Dashboards for controllers in Go work unchanged; `Metrics.dashboard()`
 includes the library's own series. No label contains the name of an object, so the number of series does not grow with
@@ -106,7 +106,7 @@ class Metrics(Counted):
     # For prometheus-client
 
     def describe(self) -> Iterable[Metric]:
-        """Every metric family without values: prometheus-client reads the names."""
+        """Every metric family without values, so that prometheus-client knows the names."""
         return [family.filled() for family in FAMILIES]
 
     def collect(self) -> Iterable[Metric]:

@@ -16,7 +16,7 @@ each family in `numbers`, and the dashboard shows it.
   is the HTTP status, which is 200 for a denied request.
 
 Series with known labels exist, at 0, from the start of their controller, watch or server, so that `rate()` and alerts
-work from the first scrape. They remain after its end until several others have ended.
+work from the first scrape. The series remain until several more controllers, watches or servers have ended.
 """
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from kubectl_runtime.runtime.observe.families import (
 CONTROLLERS = Families()
 
 QUEUE = "name controller"
-"""Both are the name of the controller."""
+"""Label names; the value of both labels is the controller's name."""
 
 RECONCILES = CONTROLLERS.counter("controller_runtime_reconcile_total", "controller result", "Runs, by result.")
 ERRORS = CONTROLLERS.counter("controller_runtime_reconcile_errors_total", "controller", "Runs that failed.")
@@ -109,11 +109,12 @@ class _Run(msgspec.Struct, gc=False):
     """One run. The garbage collector ignores it, because there are hundreds at a time."""
 
     at: float
-    """When it began."""
+    """When the run began."""
     waited: float | None
-    """How long its key was due before that; None for a run that began before the fork of this process."""
+    """How long the run's key was due before the run began; None for a run that began before the fork of this
+    process."""
     depth: int
-    """How many keys were still due then."""
+    """How many keys were still due when the run began."""
     result: RunResult = RunResult.SUCCESS
     seconds: float = 0.0
     traced: str = ""
@@ -126,7 +127,7 @@ class ControllerSeries(Numbers):
     """The counts of one controller. Safe to use from any thread.
 
     Recording a run takes no lock: its data is kept until a scrape or every `MANY`-th run counts it, which costs a
-    quarter of counting each run at once. A run leaves `_running` a moment after it enters `_ended`; a flag shows
+    quarter of counting each run separately. A run leaves `_running` a moment after it enters `_ended`; a flag shows
     whether the run was counted, so that a scrape counts it once.
     """
 
@@ -170,13 +171,13 @@ class ControllerSeries(Numbers):
             self.numbers[RETRIES] += 1
             self.delays.add(delay)
 
-    # As in `Observer`, but without the controller's name
+    # The methods of `Observer`, without the argument for the controller's name
 
     def keys_triggered(self, requests: int, depth: int, now: float) -> None:
-        """The queue got this many requests, and has `depth` due keys now."""
+        """The queue received this many requests, and has `depth` due keys now."""
         with self.lock:
             self.numbers[ADDS] += requests
-            if now >= self._depth[0]:  # calls may overtake each other
+            if now >= self._depth[0]:  # a call with an earlier time may arrive later
                 self._depth = now, depth
 
     def run_started(self, key: Key, reason: str, waited: float, depth: int, now: float) -> None:  # noqa: ARG002
@@ -210,7 +211,7 @@ class ControllerSeries(Numbers):
     def _count(self) -> None:
         """Count the ended runs. The lock must be held."""
         numbers = self.numbers
-        ended = [self._ended.popleft() for _ in range(len(self._ended))]  # others may be added in between
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]  # other threads may add runs meanwhile
         for run in ended:
             run.counted = True
             if run.at >= self._depth[0]:
@@ -236,13 +237,13 @@ class ControllerSeries(Numbers):
         """All series with their current values."""
         name = self.name
         with self.lock:
-            running = [*self._running.copy().values()]  # before ended runs are counted, so that none is missed
+            running = [*self._running.copy().values()]  # copied before the count, so that no run is missed
             self._count()
             running = [run for run in running if not run.counted]
             results, numbers = dict(self.results), dict(self.numbers)
             waited, took, delays = self.waited.copy(), self.took.copy(), self.delays.copy()
             looks = (self._depth, *((run.at, run.depth) for run in running))
-            depth = max(reversed(looks), key=itemgetter(0))[1]  # of those with the same time, the last
+            depth = max(reversed(looks), key=itemgetter(0))[1]  # the last one of equal times
         waited.add_all([run.waited for run in running if run.waited is not None])
         ages = [max(0.0, now - run.at) for run in running]
         del numbers[RECONCILES], numbers[DEPTH]  # these have more labels
@@ -316,9 +317,9 @@ class WatchSeries(Numbers):
             self.phase = phase
             if phase != "waiting":
                 self.numbers[DELAY] = 0
-            if phase == "stopped":  # its objects may now belong to another replica, with their shard
+            if phase == "stopped":  # the watch's objects may now belong to another replica
                 self.numbers[OBJECTS] = self.numbers[SIZE] = 0
-            if phase == "watching":  # its answer came
+            if phase == "watching":  # the server has answered the watch request
                 self.heard, self.numbers[IN_A_ROW] = now, 0
 
     def failed(self, in_a_row: int, delay: float) -> None:
@@ -328,7 +329,7 @@ class WatchSeries(Numbers):
             self.numbers[IN_A_ROW], self.numbers[DELAY] = in_a_row, delay
 
     def listed(self, objects: int, relists: int, seconds: float, now: float) -> None:
-        """A list of `objects` objects is complete, after `seconds`. Before it, `relists` lists were complete."""
+        """A list of `objects` objects has completed after `seconds`. The watch had completed `relists` lists before."""
         with self.lock:
             self.heard = now
             self.numbers |= {OBJECTS: objects, LIST_TIME: seconds, IN_A_ROW: 0}
@@ -405,7 +406,7 @@ class WebhookSeries:
     def answered(self, webhook: str, code: int, seconds: float) -> None:
         """A request was answered after this many seconds, with this HTTP status."""
         with self.lock:
-            if webhook not in self.in_flight:  # its server has stopped, so it is forgotten
+            if webhook not in self.in_flight:  # the webhook's server has stopped
                 return
             self.in_flight[webhook] -= 1
             self._counts[webhook, code] = self._counts.get((webhook, code), 0) + 1
@@ -553,7 +554,7 @@ class Counted(Observer):
                 self._webhooks.forget(old)
 
     def _renew_locks(self) -> None:
-        """Start over in the child of a fork: the parent may have held the locks, and runs in progress are the
+        """Start over in the child of a fork: the parent's threads may have held the locks, and runs in progress are the
         parent's."""
         self._change = threading.Lock()
         self._clients.lock = threading.Lock()

@@ -13,11 +13,11 @@ requests of watches get none. The header `traceparent` passes the trace to the s
 starts a thread and copies the context for it (`contextvars.copy_context`), the thread's requests belong to the run as
 long as the run lasts.
 
-Attributes have OpenTelemetry's names where there are any (https://opentelemetry.io/docs/specs/semconv/http/http-spans/
-and `k8s.namespace.name`); the other names begin with `kubectl_runtime.`. A span contains the names of objects, and the
-class and code of errors. With `details` it also contains the text and traceback of errors, which may quote an object,
-and the query of requests. Log records of a run get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` adds
-sampled traces as exemplars.
+Attributes have OpenTelemetry's names where OpenTelemetry defines them
+(https://opentelemetry.io/docs/specs/semconv/http/http-spans/ and `k8s.namespace.name`); the other names begin with
+`kubectl_runtime.`. A span contains the names of objects, and the class and code of errors. With `details` it also
+contains the text and traceback of errors, which may quote an object, and the query of requests. Log records of a run
+get `trace_id` and `span_id` (see `runtime.logs`), and `Metrics` adds sampled traces as exemplars.
 """
 from __future__ import annotations
 
@@ -107,12 +107,13 @@ class Tracing(Observer):
             **({"http.response.status_code": code} if code else {})})
 
     def layers(self, stack: Stack) -> Stack:
-        """The client's stack with this layer around each call, for `Client(layers=...)`. Raises ConfigError for a stack
-        without retries."""
+        """Returns `stack` with the tracing layer outside its retries, for `Client(layers=...)`. Raises ConfigError for
+        a stack without retries."""
         return stack.outside(RETRY, self.layer)
 
     def layer(self, send: Send) -> Send:
-        """The layer itself, for any position in a stack. What the layers inside it do belongs to the request's span."""
+        """The tracing layer, for any position in a stack. The request's span covers the work of all layers inside the
+        tracing layer."""
         def traced(call: Call) -> Answer:
             current = trace.get_current_span().get_span_context()
             if not current.is_valid:
