@@ -1,4 +1,4 @@
-"""`Invoker`: executes a run, by the user's reconciler and error policy, and returns its outcome.
+"""`Invoker`: executes a run with the user's reconciler and error policy, and returns the run's outcome.
 
     result of the run                       outcome
     the store has no such object            nothing runs, no error; no state of the key is kept
@@ -15,9 +15,9 @@
 If `on_success` raises, the run fails. `RunLog` logs the outcome. The Invoker never raises, except KeyboardInterrupt in
 the main thread (in a simulation), and holds no lock.
 
-Each run has a scope (see `core.scope`) with the fences of the controller's client, which apply to all clients derived
-from it. Each run also has parts, such as a timeout, a recording or an observer; they begin in order and end in reverse
-order.
+Each run has a scope (see `core.scope`) with the controller client's write fences, which can refuse writes. The fences
+also apply to clients that are derived from the same root client. Each run also has parts, such as a timeout, a
+recording or an observer; they begin in order and end in reverse order.
 
 `RunLog`: logs the runs of a controller, so that an outage fits into a few lines.
 
@@ -216,7 +216,7 @@ class RunLog:
         self._succeeded_before: dict[Key, float] = {}
 
     def failed(self, run: Run, ctx: Context[Any], outcome: Outcome, error: BaseException) -> LastFailure:
-        """Log a failed run. Returns the record for the next failure of its key."""
+        """Log a failed run. Returns the record that the next failure of the same key needs."""
         now = self._clock.monotonic()
         before = run.last_failure if isinstance(run.last_failure, LastFailure) else None
         text = described(error)
@@ -236,7 +236,7 @@ class RunLog:
         return failure
 
     def ended(self, run: Run, ctx: Context[Any], outcome: Outcome, now: float) -> None:
-        """A run ended, with or without an error."""
+        """Log the end of a run: a recovery at INFO, and every run at DEBUG."""
         failure = run.last_failure
         if outcome.error is None:
             if isinstance(failure, LastFailure):
@@ -342,7 +342,7 @@ def _result(outcome: Outcome) -> str:
 
 
 def readable(seconds: float) -> str:
-    """`12 ms`, `1.5 s`, `20 min`."""
+    """Returns a duration as text: `12 ms`, `1.5 s`, `20 min`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
@@ -352,11 +352,11 @@ SuccessFunction = Callable[[Any, Action, Context[Any]], object]
 
 
 class RunPart(Protocol):
-    """A part of each run of a controller, called in the run's thread. Raises nothing."""
+    """A part of each run of a controller. Its methods are called in the run's thread, and must not raise."""
 
     def begin(self, run: Run, scope: RunScope) -> bool:
-        """The run begins in this scope, which the part may change. If it returns False, the run is cancelled, and `end`
-        is not called."""
+        """The run begins in this scope, which the part may change. If `begin` returns False, the run is cancelled, and
+        `end` is not called."""
 
     def end(self, run: Run, outcome: Outcome) -> None:
         """The run has ended; its scope still applies. After a defect of the library, `outcome` is an error."""
@@ -455,7 +455,7 @@ class Invoker:
         run.known = self._stored
         scope = current_scope()
         if scope is not None:
-            scope.logged = ctx  # so that log lines of this thread name the run
+            scope.logged = ctx  # so that this thread's log lines name the run
         outcome = self._failed(obj, obj.error, ctx, run) if invalid else self._run(obj, ctx, run)
         return replace(outcome, delays_requeue=True) if self._report(run, ctx, outcome) else outcome
 
@@ -495,7 +495,7 @@ class Invoker:
         own, terminal = run.own_changes(), _is_terminal(error, ctx)
         delay = None if terminal else self._delay_after(obj, error, ctx)
         outcome = Outcome(delay, RunResult.TERMINAL_ERROR if terminal else RunResult.ERROR, error, own)
-        if delay is None:  # the run's own writes are not the change that it waits for
+        if delay is None:  # the run's own writes are not the change that the key waits for
             versions = {version for uid, version in own if uid == obj.uid}
             outcome = replace(outcome, waits_beyond=frozenset((obj.resource_version, *versions)) - {""})
         return replace(outcome, last_failure=self._log.failed(run, ctx, outcome, error))
@@ -522,7 +522,7 @@ class Invoker:
         self._log.ended(run, ctx, outcome, now)
         delayed = False
         if outcome is not SUCCEEDED or run.writes is not NO_WRITES or run.triggered_itself or (
-                run.key in self.loops.trails):  # otherwise there is no loop
+                run.key in self.loops.trails):  # otherwise the run cannot be part of a loop
             delayed = self.loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, now - run.started, ctx.attempt, ctx.reason, ctx.reconcile_id,
@@ -536,7 +536,8 @@ def _gone(_run: Run) -> Outcome:
 
 
 def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:
-    """The `on_success` of the reconciler that has the method `reconcile`; None if it does not override it."""
+    """The `on_success` of the reconciler whose method `reconcile` is; None if the class does not override
+    `on_success`."""
     owner = getattr(reconcile, "__self__", None)
     if not isinstance(owner, Reconciler) or type(owner).on_success is Reconciler.on_success:
         return None
@@ -582,7 +583,7 @@ class RunObserver:
 
     def begin(self, run: Run, scope: RunScope) -> bool:  # noqa: ARG002
         """Like `RunPart.begin`."""
-        # Not by `together`: for one observer, that would cost each run one more call, and packing of the values.
+        # `together` is not used: for one observer, it would cost each run one more call and a tuple of arguments.
         for callback, guard in self._started:
             try:
                 callback(run.key, run.request.reason, run.waited, run.depth, run.started)

@@ -1,12 +1,12 @@
 """`LoopDetector`: notices controllers that keep themselves or each other busy, logs why, and slows them down.
 
-    own loop   the last `RUNS` runs of a key ended within `WITHIN`, and each was caused only by the run before: all
-               changes that led to it were writes of that run, or that run requested another one at once or triggered
-               itself. `FEW` runs suffice if they write the same content again and again, or if two applies of a run
-               have the same field manager, so that each apply drops the fields of the other
+    own loop   the last `RUNS` runs of a key ended within `WITHIN`, and each was caused only by the run before. That
+               is, the run before made all changes that led to the run, requested it at once, or triggered the key.
+               `FEW` runs suffice if they write the same content again and again, or if two applies of a run have
+               the same field manager, so that each apply drops the fields of the other
     quarrel    `TURNS` times in a row within `WITHIN`, a run of a key took a field from the same other manager, which
                had taken it back in between
-    ping-pong  the last `ANSWERS` runs of a key ended within `BUSY`, and each wrote something, whatever caused it
+    ping-pong  the last `ANSWERS` runs of a key ended within `BUSY`, and each wrote something, whatever caused the run
 
 Each loop is logged as a WARNING with the JSON paths that differ between the last two versions, at most once for a key
 within `SILENCE`. The last loops are kept for the status page. Step-by-step progress (fifteen children, one per run;
@@ -14,8 +14,8 @@ fourteen phases) is not logged. While an own loop or a ping-pong continues, `end
 requeue delay.
 
 A key whose runs write nothing and do not requeue at once costs one lookup. From the second write within `WITHIN`, the
-last content is kept until the object is deleted, with a hash in place of each value, for at most `MOST_KEYS` keys and
-`MOST_BYTES`. Safe to use from any thread; no lock is held while an object is decoded or a line is logged.
+object's last content is kept until the object is deleted, with a hash in place of each value, for at most `MOST_KEYS`
+keys and `MOST_BYTES`. Safe to use from any thread; no lock is held while an object is decoded or a line is logged.
 """
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class _Trail:
         self.versions: dict[Version, None] = {}
         """The versions that the last run made."""
         self.before: dict[Version, None] = {}
-        """The versions that the run before the last made; their events may be late."""
+        """The versions that the second-to-last run made; their events may be late."""
         self.soon = False
         """Whether the last run requested another one at once."""
         self.runs: deque[float] = deque(maxlen=RUNS)
@@ -92,7 +92,8 @@ class _Trail:
 
 
 class LoopDetector:
-    """Notices when a controller keeps itself busy, or two controllers keep each other busy. One for each controller."""
+    """Notices when a controller keeps itself busy, or two controllers keep each other busy. Each controller has its own
+    detector."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock) -> None:
         self._logger = logger
@@ -115,12 +116,12 @@ class LoopDetector:
                 self._drop(key)
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """A run ended. Returns whether its key is in a loop and needs a requeue delay. Runs of one key do not overlap,
-        so no other thread uses the key's trail during this call."""
+        """A run has ended. Returns whether the run's key is in a loop and needs a requeue delay. Runs of one key do not
+        overlap, so no other thread uses the key's trail during this call."""
         soon = (outcome.repeated is not None and outcome.repeated is Repeated.SOON) or run.triggered_itself
         written = run.writes
         if not soon and (written is NO_WRITES or not written) and run.key not in self.trails:
-            return False  # most runs, without waiting for the lock
+            return False  # most runs end here, without waiting for the lock
         if run.forgotten:
             self.forget(run.key)
             return False
@@ -363,7 +364,7 @@ def _metadata(record: Record) -> Any:
 def _plain(record: Record) -> dict[str, Any]:
     try:
         content = _decode(record.raw)
-    except DECODE_FAILURES:  # the record has only declared fields
+    except DECODE_FAILURES:  # no JSON is kept: the record has only declared fields
         return {}
     if record.enveloped and isinstance(content, dict):
         content = content.get("object")

@@ -79,8 +79,8 @@ class Action(msgspec.Struct, frozen=True):
     @classmethod
     def requeue(cls, after: Duration) -> Action:
         """Reconcile again after `after` (seconds or a timedelta) even if nothing changes; a change may start a run
-        earlier. After many requeues in a row of less than 0.1 s, an object waits 0.1 s. Times above 180 days become 180
-        days.
+        earlier. After many consecutive requeues of less than 0.1 s, an object waits 0.1 s. Times above 180 days become
+        180 days.
 
         Raises RequestError when `after` is negative, infinite, not a number, or not a duration.
         """
@@ -126,9 +126,9 @@ class TerminalError(KubeError):
     exist.
 
     The run counts as one failure; the error policy is not called, and there is no retry. The object runs again when it
-    has a version that this run neither read nor wrote, when an object changes that it owns or that a mapper maps to it,
-    after `trigger`, or at a resync. A TerminalError also has this effect as the cause of another exception (`raise
-    Mine(...) from TerminalError(...)`).
+    has a version that this run neither read nor wrote, when an object that it owns, or that a mapper maps to it,
+    changes, after `trigger`, or at a resync. A TerminalError also has this effect as the cause of another exception
+    (`raise Mine(...) from TerminalError(...)`).
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     if "color" not in obj.data:
@@ -256,7 +256,7 @@ class Context(Generic[T_co]):
     @property
     def backoff_delay(self) -> float:
         """Seconds that the object will wait if this run fails and the default error policy applies. In the last attempt
-        that `KeyBackoff(attempts=…)` allows, it is the longest wait."""
+        that `KeyBackoff(attempts=…)` allows, the delay is the longest wait."""
         delay = self.retry_delay
         return seconds(self._environment.backoff.maximum) if delay is None else delay
 
@@ -270,7 +270,7 @@ class Context(Generic[T_co]):
         return self._retry_delay
 
     def now(self) -> datetime:
-        """The date and time, aware, in UTC; in a simulation, the simulated time.
+        """The current date and time in UTC, with time zone; in a simulation, the simulated time.
 
         `Action.requeue(due - ctx.now())` requests another run at the time `due`.
         """
@@ -313,8 +313,8 @@ class Context(Generic[T_co]):
 
         If the controller watches only some fields of a kind, by `.watches(api.with_fields(View), …)` with a subclass
         `View` of `PartialView`, use `ctx.store(View)`. Raises RequestError for a kind that is not watched. Also raises
-        it for a kind that is watched as metadata only, as by `owns` without `whole=True`: use `metadata_store` for such
-        a kind.
+        RequestError for a kind that is watched as metadata only, as by `owns` without `whole=True`: use
+        `metadata_store` for such a kind.
         """
         return self._environment.store_of(kind)
 
@@ -325,9 +325,10 @@ class Context(Generic[T_co]):
         `ctx.report(obj, Condition(type="Synced", status="True", reason="Done"), phase="Running", replicas=3)`. Fields
         are named as in the class or as in the API; None removes a field. Other status fields that the controller has
         applied stay. `obj` is the object to reconcile, or another object; the same `obj` may be passed again after a
-        write. A missing object is not an error. Blocks for one call, and for two more each time that the object has
-        changed in between. Raises RequestError for a field that the status class lacks, and ApiError (`is_conflict`)
-        when another manager has applied a field, unless `force` is set. Outside of runs use the function `report`.
+        write. A missing object is not an error. Blocks for one call, and for two more each time that another client
+        changes the object before the write. Raises RequestError for a field that the status class lacks, and ApiError
+        (`is_conflict`) when another manager has applied a field, unless `force` is set. Outside of runs use the
+        function `report`.
         """
         api = whole_api(self.client, obj, self.ref)
         return report(api, obj, *conditions, field_manager=self._environment.field_manager, force=force, **fields)
@@ -376,7 +377,7 @@ class Context(Generic[T_co]):
         when objects enter or leave the selection, too.
 
         It works like `read`, but one LIST request reads all contents that are not in memory. `labels` are matched in
-        this process. Each selection by `fields` has its own watch, with at most 50 such watches.
+        this process. Each selection by `fields` has its own watch; at most 50 such watches are open.
 
         >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
         ...     pods = ctx.read_all(Pod, namespace=obj.namespace, labels={"app": obj.name})
@@ -412,15 +413,16 @@ class Context(Generic[T_co]):
         - **Nothing is sent** for a child that is still as this process last applied it. Its metadata shows this, so
           `owns(api)` suffices. A new process sends one apply for each child, which changes nothing.
         - **Foreign changes** of our fields (an update, `kubectl edit`, a scale, a removal) are reverted by one apply. A
-          field that another *Apply* manager takes by force is taken back once. If the field is taken again within
-          ten minutes, the child is `contested`: it is left alone until its desired state or that manager's
-          entry changes.
-        - **Foreign objects** are not changed. An object with a child's name is foreign if it has another controller,
-          or if it has no reference to `obj` and this controller has not applied it. After the other children were
-          applied, NotOurs is raised, which names the foreign objects. `adopt` takes over those without a controller.
-        - **`prune`**: this call names all children. After they were applied, it deletes each other object that `obj`
-          controls, if the controller `owns` its kind, only this controller has applied it, and no call of this run
-          named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune.
+          field that another *Apply* manager takes by force is taken back once. If the field is taken again within ten
+          minutes, the child is `contested`: it is left alone until its desired state or that manager's entry in
+          managedFields changes.
+        - **Foreign objects** are not changed. An object with a child's name is foreign if it has another controller, or
+          if it has no reference to `obj` and this controller has not applied it. After the other children were applied,
+          NotOurs is raised, which names the foreign objects. `adopt` takes over foreign objects that have no
+          controller.
+        - **`prune`**: this call names all children. After the children were applied, the call deletes each other object
+          that `obj` controls, if the controller `owns` its kind, only this controller has applied it, and no call of
+          this run named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune.
 
         Nothing is applied for an object that is being deleted, and its children stay. If another process writes under
         our field manager within the same second as our apply, metadata does not reveal the change; whole objects do
@@ -532,7 +534,7 @@ class Reconciler(ABC, Generic[K]):
     def reconcile(self, obj: K, ctx: Context[Any]) -> Action:
         """Compare `obj` with the actual state, make the needed changes, and return when to run again.
 
-        It may block. An exception reports a failure, for which the error policy then decides. Because it runs again
+        It may block. An exception reports a failure; the error policy then decides when to retry. Because it runs again
         after any change, it must reach the same result however often it is called. Two runs for one object never
         overlap.
         """

@@ -1,9 +1,9 @@
 """`Runner`: the run queue under one lock, an executor for the work, and a dispatcher that waits for timers.
 
 Keys become due by `trigger_all` (in watch threads) and by timers (in the dispatcher). If a key is due and fewer than
-`concurrency` workers exist, that thread submits another worker. A worker ends one run and takes the next one without
-releasing the lock in between, and ends when no key is due. So a loaded queue needs no switch between threads, and a
-waiting key occupies no thread.
+`concurrency` workers exist, the thread that noticed this submits another worker. A worker ends one run and takes the
+next one without releasing the lock in between, and ends when no key is due. So a loaded queue needs no switch between
+threads, and a waiting key occupies no thread.
 
     closed gate   triggers are collected, nothing runs            open()  -> open
     open          keys run                                        drain() -> draining
@@ -19,7 +19,7 @@ each replica stores all objects, and only the runs with their writes are divided
 watches and stores are divided as well (see `controller.divided`).
 
     a trigger for an object of another replica     the trigger is dropped: the other replica sees the change as well
-    a key is taken                                 ownership is checked again, because the object may have moved
+    a worker takes a key                           ownership is checked again, because the object may have moved
     objects become this replica's                  all of them are triggered, once their store is complete
     objects move to another replica                their pending keys are dropped; runs in progress continue, but
                                                    `ctx.stop` is set, so that they can end early
@@ -65,7 +65,7 @@ class Executor(Protocol):
     """Runs work in other threads; never blocks the caller."""
 
     one_run: bool
-    """Whether each submitted work does only one run, so that other users of the threads get their turn."""
+    """Whether each submitted piece of work executes only one run, so that other users of the threads get their turn."""
 
     def submit(self, work: Work) -> None:
         """Accept `work`, which later runs to its end."""
@@ -135,7 +135,7 @@ class ThreadExecutor:
             if getgeneratorstate(work) == GEN_CREATED:
                 self._unbegun[work] = None
                 raise
-            self._on_bug(error)  # a defect of the library, which the supervisor must get
+            self._on_bug(error)  # a defect of the library, so notify the owner of the threads
 
 
 class PoolExecutor:
@@ -160,7 +160,7 @@ class PoolExecutor:
     def submit(self, work: Work) -> None:
         """Have `work` run in the pool. Raises what the pool raises: RuntimeError when it has been shut down."""
         begun = _Begun(work)
-        # An empty context, because a thread that the pool starts for this may keep the caller's context.
+        # An empty context, because a thread that the pool starts for this work may keep the caller's context.
         future = Context().run(self._pool.submit, begun.run)
         with self._lock:
             self._waiting[future] = begun
@@ -204,7 +204,8 @@ class _Begun:
 
 def executor_for(pool: Pool | None, size: int, name: str,
                  on_bug: Callable[[BaseException], None]) -> ThreadExecutor | PoolExecutor:
-    """An executor for the user's `pool`; without a pool, one with `size` threads. Raises like `PoolExecutor`."""
+    """An executor for the user's `pool`; without a pool, a new executor with `size` threads. Raises like
+    `PoolExecutor`."""
     return ThreadExecutor(size, name, on_bug) if pool is None else PoolExecutor(pool, on_bug)
 
 
@@ -300,7 +301,7 @@ class Runner:
         self._submit_called()
 
     def drain(self) -> int:
-        """Begin no more runs and drop pending keys. Returns how many keys were due, without those that wait for a
+        """Begin no more runs and drop pending keys. Returns how many keys were due, not counting keys that wait for a
         timer."""
         with self._lock:
             dropped = self._queue.due(self._clock.monotonic())
@@ -409,7 +410,7 @@ class Runner:
 
     def _call_worker_if_due(self, due: int) -> float | None:
         """Start a worker if keys are due and fewer than `concurrency` workers exist. Returns when the dispatcher must
-        look again, None if it need not, and wakes it if it would wake too late."""
+        look again, or None if it need not. Wakes the dispatcher if it would otherwise look too late."""
         if not self._open:
             return None
         if due:
@@ -474,7 +475,7 @@ class Runner:
             due = queue.due(now)
             if run is None:
                 del self._workers[number]
-                if queue.closed:  # only `wait_idle` waits for this; otherwise do not wake the dispatcher
+                if queue.closed:  # only `wait_idle` waits for ended workers; otherwise do not wake the dispatcher
                     self._changed.notify_all()
             else:
                 run.depth = due
@@ -498,7 +499,7 @@ class Listener:
     calls block while they go through all objects."""
 
     def __init__(self, inbox: Inbox, runner: Runner, on_lost: Callable[[Of], None] = lambda _of: None) -> None:
-        """`on_lost` is called for lost objects, so that this replica forgets its state of them."""
+        """`on_lost` is called for lost objects, so that this replica forgets their state."""
         self._inbox = inbox
         self._runner = runner
         self._on_lost = on_lost
@@ -516,8 +517,8 @@ class Listener:
         """No run of these objects can write any more. Stores that contain all objects stay as they are."""
 
     def expected(self, of: Of) -> None:
-        """This replica will probably own these objects soon, and no others. Stores that contain all objects need
-        nothing."""
+        """This replica will probably own these objects soon, and no others. Stores that contain all objects ignore this
+        call."""
 
 
 class PartitionListener(Protocol):
@@ -541,7 +542,8 @@ class Partition(Protocol):
 
     @property
     def by(self) -> DividedBy:
-        """The property of an object that determines its shard: "name"; or, by hash ranges, "namespace" or "uid"."""
+        """The property of an object that determines its shard: "name"; or, if hash ranges divide the objects,
+        "namespace" or "uid"."""
 
     @property
     def parts(self) -> int:
@@ -569,7 +571,7 @@ class Partition(Protocol):
         """The run of `key` has ended."""
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """Notify `listener` of changes; returns a function that stops this."""
+        """Notify `listener` of changes. Returns a function that ends the notifications."""
 
 
 def only_owned(partition: Partition | None, schedule: Sink) -> Sink:
