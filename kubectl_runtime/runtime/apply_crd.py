@@ -1,10 +1,10 @@
 """`apply_crd`: install the definition of your own kind, and wait until the kind can be used.
 
-The call first compares the definition with the server's: it logs the losses, and refuses a downgrade unless the caller
-allows it. If the old definition is being deleted, the call waits for its end. It then applies the new definition, and
-waits until the definition is Established and discovery lists the kind, which follows a moment later. If a cluster has
-several API servers, each begins to serve the kind at its own time; the wait covers only the API server that answers.
-Warnings of the server are logged, as for every call.
+The call first compares the definition with the server's definition. It logs what the new definition removes, and
+refuses a downgrade unless the caller allows it. If the server's definition is being deleted, the call waits until it is
+gone. It then applies the new definition, and waits until the definition is Established and, a moment later, discovery
+lists the kind. If a cluster has several API servers, each begins to serve the kind at its own time; the wait covers
+only the API server that answers. The server's warnings are logged, as for every call.
 """
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _MOST_LOSSES = 20
 
 
 class DowngradeError(KubeError):
-    """The definition on the server is newer than the one to apply; `losses` lists what the older one would remove.
+    """The server's definition is newer than the one to apply; `losses` lists what the older definition would remove.
 
     >>> issubclass(DowngradeError, KubeError)
     True
@@ -70,9 +70,10 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     DowngradeError before anything is sent, unless `allow_downgrade` is set.
 
     `timeout`: seconds or `timedelta`, for the whole call. Raises WaitFailed, with the reason, when another kind has the
-    same names; WaitTimeout or WaitStopped, with the conditions of the definition; ApiError when the server refuses the
-    definition, or when another manager owns one of its fields and `force` is not set; TypeError for a type without a
-    schema. Needs the verbs create, get, patch, list and watch on customresourcedefinitions.
+    same names; WaitTimeout when the time is up, or WaitStopped when `stop` is set, both with the definition's
+    conditions; ApiError when the server refuses the definition, or when another manager owns one of its fields and
+    `force` is not set; TypeError for a type without a schema. Needs the verbs create, get, patch, list and watch on
+    customresourcedefinitions.
 
     >>> class Size(Struct):
     ...     size: int
@@ -93,7 +94,7 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     while crd.deletion_timestamp is not None:
         await_condition(crds, crd.name, is_deleted(crd.uid), timeout=left.seconds(), stop=stop)
         crd = crds.apply(definition, field_manager=field_manager, force=force)
-    if names_refused(there):  # perhaps those of the old definition: give the server a moment to check again
+    if names_refused(there):  # perhaps the old definition's names: give the server time to check again
         refused = condition_of(there, "NamesAccepted")
         with suppress(WaitTimeout):
             await_condition(crds, crd.name, Described("its names are checked again", lambda crd: crd is None or
@@ -107,7 +108,7 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
 
 
 def _definition(kind: type[CustomResource] | Mapping[str, Any]) -> tuple[dict[str, Any], list[ApiResource]]:
-    """Returns the definition, and the kinds that it serves. Raises RequestError."""
+    """Returns the definition as a dict, and the kinds that it serves. Raises RequestError for any other value."""
     if isinstance(kind, Mapping):
         definition = dict(kind)
     elif isinstance(kind, type) and issubclass(kind, CustomResource):
@@ -139,7 +140,7 @@ def _look_before(there: CustomResourceDefinition | None, definition: dict[str, A
 
 
 class TimeLeft:
-    """The time that is left of `span` seconds. It is never 0, so that a wait still reads once."""
+    """Counts down `span` seconds. `seconds` never returns 0, so that a wait still reads the object once."""
 
     def __init__(self, clock: Clock, span: float) -> None:
         self.span = span

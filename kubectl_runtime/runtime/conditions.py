@@ -12,12 +12,12 @@
     has("Ready"), has("Ready", "False")    its condition of this type has this status for its current spec
     all_of(a, b, …), any_of(a, b, …), not_(a)
 
-Any other function with this signature is a condition, too. A wait gives up when its condition can never become true, if
-the condition can recognise that (`why_never`). Conditions read the object's plain form, so they work for every class of
-the kind and for `DynamicObject`s. While a value is absent or null, the condition is false. All conditions raise
-DecodeError for an object that does not decode. They are pure functions, safe from any thread. Names and meaning are
-those of kube-rs (`kube::runtime::wait::conditions`), with two differences: an object with an empty list of addresses is
-not provisioned, and a Deployment whose controller has not seen the latest change is not complete.
+Any other function with this signature is a condition, too. A wait gives up when its condition reports that it can never
+become true (see `why_never`). Conditions read the object as plain JSON values, so they work for every class of the kind
+and for `DynamicObject`s. While a value is absent or null, the condition is false. All conditions raise DecodeError for
+an object that does not decode. They are pure functions, safe from any thread. Names and meaning are those of kube-rs
+(`kube::runtime::wait::conditions`), with two differences: an object with an empty list of addresses is not provisioned,
+and a Deployment whose controller has not seen the latest change is not complete.
 
 `rule_of` returns a function that names what a workload still lacks to be ready. A workload is ready when the latest
 version of a Deployment, StatefulSet or DaemonSet is rolled out (kubectl's `pkg/polymorphichelpers/rollout_status.go`),
@@ -173,7 +173,7 @@ RULES: dict[tuple[str, str], Missing] = {
     ("batch", "Job"): _observed(_job, always=False),
     ("", "Pod"): _observed(_pod, always=False),
 }
-"""By group and kind."""
+"""The rules by group and kind."""
 
 
 Condition: TypeAlias = Callable[[Any], bool]
@@ -189,7 +189,7 @@ class OfExisting(Protocol):
 
     @property
     def of_existing(self) -> Never:
-        """Distinguishes this protocol from others; no object has it."""
+        """Marks this protocol for type checkers; no object has this attribute."""
 
 
 def _of_existing(condition: Condition) -> OfExisting:
@@ -201,7 +201,8 @@ WhyNever: TypeAlias = Callable[[Any], str]
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A condition made from arguments, which `str` shows. `never`: returns why an object can never fulfil it."""
+    """A condition that was made from arguments; `str` returns them as text. `never` returns why an object can never
+    fulfil the condition."""
 
     text: str
     check: Condition
@@ -303,8 +304,8 @@ def is_ingress_provisioned(obj: Any) -> bool:
 def has(kind: str, status: str = "True") -> OfExisting:
     """True when `status.conditions` has an entry of type `kind` with this status ("True", "False" or "Unknown"), as
     `kubectl wait --for=condition=Ready`. An entry about an earlier spec does not count. The entry's observedGeneration
-    decides; if it has none, the status's does. Raises RequestError for another status, and for a type that is not
-    text."""
+    decides; if the entry has none, `status.observedGeneration` decides. Raises RequestError for another status, and for
+    a type that is not text."""
     if not (isinstance(kind, str) and kind and status in STATUSES):
         raise RequestError('has needs the type of a condition, and its status as the text "True", "False" or '
                            f'"Unknown": has("Ready"), has("Ready", "False"); not has({kind!r}, {status!r})')
@@ -347,7 +348,7 @@ def not_(condition: Condition) -> Condition:
 
 def why_never(condition: Condition, obj: Any) -> str:
     """The reason why `condition` can never become true for an object; empty if it can, or if that is unknown. A wait
-    gives up when there is a reason. Raises DecodeError."""
+    gives up when there is a reason. Raises DecodeError for an object that does not decode."""
     if obj is None:
         return ""
     if isinstance(condition, Described):

@@ -103,7 +103,7 @@ class Finalizable(Protocol):
 
     @property
     def deletion_timestamp(self) -> object | None:
-        """When its deletion was requested; None if it was not."""
+        """When the object's deletion was requested; None if it was not."""
 
 
 F = TypeVar("F", bound=Finalizable)
@@ -249,7 +249,7 @@ class _Target(Generic[F]):
         return live if live is not None and live.uid == self.uid else None
 
     def with_finalizer(self, seen: F) -> F | None:
-        """Add our finalizer, unless the object is terminating. Returns the object; None when it is gone."""
+        """Add our finalizer, unless the object is terminating. Returns the object; None when the object is gone."""
         return self._change(seen, lambda obj: self.finalizer in obj.finalizers or _is_terminating(obj), self._adding)
 
     def without_finalizer(self, seen: F) -> None:
@@ -270,7 +270,8 @@ class _Target(Generic[F]):
 
     def _change(self, seen: F, done: Callable[[F], bool],
                 operations: Callable[[F], Sequence[dict[str, Any]]]) -> F | None:
-        """Repeat the patch until `done`, by the module's second table. Returns the newest object; None: it is gone."""
+        """Repeat the patch until `done`, by the module's second table. Returns the newest object; None if the object is
+        gone."""
         refused: ApiError | OutcomeUnknownError
         version = self._given_version(seen) if operations == self._adding else ""
         for _ in range(ATTEMPTS):
@@ -310,7 +311,8 @@ class _Target(Generic[F]):
         return version if run is not None and run.is_given(self.uid, version) else ""
 
     def _patched(self, version: str, operations: Sequence[dict[str, Any]]) -> F:
-        """Send the patch; returns its object. `version`: the version that the patch tests; empty: it tests none."""
+        """Send the patch; returns the patched object. `version`: the version that the patch tests; if it is empty, the
+        patch tests no version."""
         guards = [_operation("test", pointer("metadata", "uid"), self.uid)]
         if version:
             guards.append(_operation("test", pointer("metadata", "resourceVersion"), version))

@@ -6,7 +6,7 @@
 
     KUBECTL_RUNTIME_LOG=debug                              all log lines of the library
     KUBECTL_RUNTIME_LOG=info,controller.cmg=debug          also a line for each run of the controller cmg
-    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger by name; the library's without prefix
+    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger; the library's without `kubectl_runtime.`
 
 A controller and its runs use the logger `kubectl_runtime.controller.NAME`; a module uses the logger of its name.
 
@@ -55,10 +55,10 @@ def run_fields(run: LoggedRun) -> dict[str, Any]:
 
 
 class RunFilter(logging.Filter):
-    """Adds the run to records that were made inside a run. Passes every record."""
+    """Adds the run's attributes to records that are made inside a run. Passes every record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Add the run to the record, if there is one. Returns True."""
+        """Add the attributes of the current run, if any, to the record. Returns True."""
         scope = current_scope()
         if scope is None:
             return True
@@ -145,7 +145,7 @@ def said(ref: ObjectRef) -> str:
 
 
 def parse_levels(text: str) -> tuple[dict[str, int], list[str]]:
-    """Returns levels by logger name, from directives in `env_logger` format, and the directives that cannot be read.
+    """Parse directives in `env_logger` format. Returns the levels by logger name, and the unreadable directives.
 
     `info` sets the level of the whole library, `name=level` that of one logger and the loggers below it. `name` alone
     sets that logger to `debug`, but only if the name has a dot or is a part of this library, such as `client`: any
@@ -180,11 +180,11 @@ def apply_levels(text: str) -> None:
 
 def setup(default: str = "info", *, json: bool = False, stream: TextIO | None = None,
           environ: Mapping[str, str] | None = None) -> logging.Handler:
-    """Write the library's logs and the program's own to `stream` (stderr), and set the levels. For programs, not
-    libraries.
+    """Write the logs of the library and the program to `stream` (default: stderr), and set the levels. For programs,
+    not libraries.
 
-    The directives in `default` are applied first, then those in the variable KUBECTL_RUNTIME_LOG. Returns the new
-    handler of the root logger, whose level does not change. A second call replaces the handler.
+    The directives in `default` are applied first, then those in the variable KUBECTL_RUNTIME_LOG. Returns the handler
+    that was added to the root logger. The root logger's level does not change. A second call replaces the handler.
     """
     handler = _Handler(stream if stream is not None else sys.stderr)
     handler.setFormatter(JsonFormatter() if json else TextFormatter())

@@ -1,15 +1,15 @@
 """`RunRecorder`: records the inputs and actions of one controller into a `RingFile`.
 
-    watches      every stored change, by a subscription of each watch that comes before the other subscriptions
+    watches      every stored change, by the first subscription of each watch
     triggers     the requests to the controller's queue
     runs         the begin and end of each run
     calls        the requests of runs and the answers, in the thread of the run
 
 The observed thread only adds an entry to a queue, without a copy, an encoding, or disk access (measured: 1.7 µs for a
-change or a call, 5.4 µs for a run). Another thread makes lines of the entries and writes them (9 µs for a Pod of
-4.7 KB). When the queue is full because the disk is slow, entries are lost, and a line in their place has their number.
-A disk error ends the recording, but not the controller, and is logged. A simulation calls `pump` instead of using a
-thread.
+change or a call, 5.4 µs for a run). Another thread converts the entries to lines and writes them (9 µs for a Pod of 4.7
+KB). When the queue is full because the disk is slow, entries are lost, and a `lost` line in their place records how
+many. A disk error ends the recording, but not the controller, and is logged. A simulation calls `pump` instead of using
+a thread.
 
 A recording has one JSON object per line. Each has `k`, the type of the line, and `t`, seconds on a clock.
 
@@ -52,8 +52,8 @@ A recording never contains the data of Secrets, the tokens of reviews and reques
                    including patches, a Status, and text that is not JSON
     by content     an object of such a kind anywhere in a document: in a list, in a watch line, in another object
 
-Keys stay, so that a replayed program finds them. Each value is replaced by "withheld", in base64 where values are in
-base64. kubectl's last-applied annotation is withheld as well.
+The names of data entries stay, so that a replayed program finds them. Each value is replaced by "withheld", in base64
+where values are in base64. kubectl's last-applied annotation is withheld as well.
 """
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class _Enveloped(msgspec.Struct):
 
 
 class Folded:
-    """Computes the objects that are stored after the added lines."""
+    """Computes which objects are stored after the last added line."""
 
     def __init__(self) -> None:
         self.held: dict[tuple[str, str], bytes] = {}
@@ -161,7 +161,8 @@ class RingFile:
         self._begin([head(1, False)])
 
     def write(self, lines: Sequence[bytes], now: float) -> int:
-        """Append these lines. Returns the number of lines that were too long and lost. Raises OSError."""
+        """Append these lines. Returns the number of lines that were dropped because they were too long. Raises
+        OSError."""
         lost, batch, size = 0, list[bytes](), 0
         for line in lines:
             if len(line) >= self._half // 2:
@@ -263,10 +264,10 @@ def is_withheld(resource_name: str, subresource: str | None = None) -> bool:
 
 
 def without_secrets(document: bytes, *, withheld: bool = True) -> bytes:
-    """The JSON of an object, a list, a patch or a Status, without secret values. `withheld`: its resource is withheld,
-    so text that is not JSON is withheld as a whole. If not `withheld`, only objects of secret kinds in the document are
-    withheld. If the document names such a kind and cannot be read as JSON (too deep, cut), it is withheld as a
-    whole."""
+    """The JSON of an object, a list, a patch or a Status, without secret values. `withheld`: the document's resource is
+    withheld, so text that is not JSON is withheld as a whole. If not `withheld`, only objects of secret kinds in the
+    document are withheld. If the document names a secret kind and cannot be read as JSON (too deep, cut), the document
+    is withheld as a whole."""
     if not withheld and not any(mark in document for mark in _MARKS):
         return document
     try:
@@ -326,7 +327,7 @@ class WatchPlace(msgspec.Struct, frozen=True):
 
 
 def document(body: bytes | None) -> msgspec.Raw | str | None:
-    """A body for a member of a line: as JSON, or as text if it is not JSON."""
+    """A request or response body as a value in a line: raw JSON, or JSON text if the body is not JSON."""
     if not body:
         return None
     try:
@@ -404,13 +405,14 @@ class RunRecorder:
         self._guard = Guard("a line of a recording", clock=clock)
         self._thread: threading.Thread | None = None
         self.unhook: Callable[[], None] = lambda: None
-        """Called at the end, to stop observing calls."""
+        """Called when the recording ends, to stop observing calls."""
         self.lost = 0
         """The number of entries lost so far."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Stop recording in the child of a fork, because the file belongs to the parent. Only for that child."""
+        """Stop recording in the child of a fork, because the file belongs to the parent. Must be called only in that
+        child."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._entries, self._thread = deque(), None
@@ -445,7 +447,7 @@ class RunRecorder:
         self._put(lambda: encode({"k": "ready", "t": now, "w": name}))
 
     def triggering(self, schedule: Sink) -> Sink:
-        """`schedule`, with its requests recorded."""
+        """Returns a function that records requests and passes them to `schedule`."""
         def heard(requests: list[ReconcileRequest]) -> None:
             now = self._clock.monotonic()
             self._put(lambda: _trigger_line(now, requests), 100 * len(requests))

@@ -84,8 +84,8 @@ def retry_on_conflict(attempt: Callable[[], T], *, backoff: ConflictBackoff = DE
     Blocks for the attempts and the waits between them. Raises the last conflict when all attempts have failed or `stop`
     is set. Raises any other exception at once, including conflicts between field managers, and OutcomeUnknownError for
     a write that may have been carried out, because a second attempt could change the object twice. `retry` decides
-    which ApiErrors lead to another attempt. Raises RequestError for an `attempt` that is async or a generator. Waits on
-    `clock`, or on the clock of `stop` if it is given; in a controller's run, at most until the run ends.
+    which ApiErrors lead to another attempt. Raises RequestError for an `attempt` that is async or a generator. Waits
+    use `clock`, or the clock of `stop` if a `stop` is given. In a controller's run, a wait ends when the run must end.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> def paint():
@@ -119,11 +119,11 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     Returns the object as it is afterwards and `created`, `updated` or `unchanged`. If `change` changed nothing, nothing
     is sent; in a built-in kind, another form of a quantity (`1000m` for `1`) is no change. If the write changes nothing
     on the server (for example, because the written object only lacks defaults that the server adds), the result is
-    `unchanged`, too. If the object does not exist, `change` gets one that has only a name. If another client wrote or
-    created the object in between, it is read and changed again, with at most 5 attempts in all. So `change` may be
-    called more than once and must depend only on its argument. Blocks for these calls. If the kind has a status
-    subresource, the status is not written. Raises RequestError when `change` is not a function of an object, changes
-    name or namespace, or returns another object. Raises whatever `Api` and `change` raise, including
+    `unchanged`, too. If the object does not exist, `change` receives a new object that has only a name. If another
+    client wrote or created the object in between, it is read and changed again, with at most 5 attempts in all. So
+    `change` may be called more than once and must depend only on its argument. Blocks for these calls. If the kind has
+    a status subresource, the status is not written. Raises RequestError when `change` is not a function of an object,
+    changes name or namespace, or returns another object. Raises whatever `Api` and `change` raise, including
     OutcomeUnknownError for a write that may have been carried out, which is not repeated.
 
     >>> def change(obj: ConfigMap) -> None:
@@ -179,8 +179,8 @@ _AMOUNT = frozenset((("emptyDir", "sizeLimit"), ("resourceFieldRef", "divisor"),
 
 
 def _equal_amounts(first: Any, second: Any, above: str = "", key: str = "") -> bool:
-    """Whether two JSON values are equal, with quantities compared by amount. `key` is the key of the values, `above`
-    its parent key."""
+    """Whether two JSON values are equal, with quantities compared by amount. `key` is the JSON key of both values,
+    `above` that key's parent key."""
     if isinstance(first, dict) and isinstance(second, dict):
         return first.keys() == second.keys() and all(
             _equal_amounts(value, second[name], key, name) for name, value in first.items())

@@ -8,19 +8,19 @@ These functions use server-side apply, which removes fields that a manager appli
 apply also sends everything else that its manager has applied. Two writers must not share a field manager, or they
 remove each other's fields.
 
-The other fields of the manager are read from an object, which may be old. So an apply names the resourceVersion that it
-was made from:
+The other fields of the manager are read from an object, which may be old. So each apply sends the resourceVersion of
+the object from which the apply was computed:
 
     answer                                   what follows
     the status was written                   done; the answer is kept for a minute
     the object has changed since, or no      the object is read (verb get); if it lacks part of the report, the report
     answer came                              is applied again, up to `ATTEMPTS` times in all
-    another manager's update took a field    the report is applied by force: an edit of a status by hand owns nothing
+    another manager's update took a field    the report is applied by force: an edit by hand gives no claim to it
     another manager applied a field          the conflict is raised, unless `force` is set
     the object is gone, or replaced by a     done: there is no object to report to
     new object of the same name
     there is no status subresource           the whole object is applied, with all fields that the manager owns. This
-                                             write increments the generation, so observedGeneration names the new one
+                                             write increments the generation, so observedGeneration names the next one
 
 A caller may pass the same `obj` again after a write, although it is older than the written object. The client keeps the
 answers to its writes of a status for a minute, and a run keeps the answers to its writes of its object; both replace an
@@ -98,9 +98,9 @@ def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: st
 
     `api` is an Api of the kind. `obj` may be old, for example from a store. A missing object is not an error. Fields
     that another manager took by an update are taken back; `force` also takes fields that another manager has applied.
-    Blocks for one call, and for two more each time that the object has changed in between. Safe from any thread. Raises
-    RequestError for a field that the status class lacks, and whatever `Api` raises: ApiError (`is_conflict`) when
-    another manager has applied a field.
+    Blocks for one call, and for two more each time that another client changes the object before the write. Safe from
+    any thread. Raises RequestError for a field that the status class lacks, and whatever `Api` raises: ApiError
+    (`is_conflict`) when another manager has applied a field.
 
     >>> site = Api.namespaced(client, Deployment, "default")
     >>> report(site, site.get("web"), Condition(type="Mine", status="True", reason="Seen"), field_manager="me")
@@ -120,20 +120,21 @@ def report_of_run(api: Api[Any], obj: Any, condition: Condition, field_manager: 
 
 
 def whole_api(client: Client, obj: Any, ref: ObjectRef) -> Api[Any]:
-    """An Api of whole objects in the namespace of `obj`, which a controller passed for `ref`."""
+    """Returns an Api of whole objects for the kind and namespace of `obj`, which a controller passed to a run. `ref`
+    names the kind of a view."""
     resource = getattr(obj, "api_resource", ref.resource)  # views do not know their kind
     kind = type(obj) if isinstance(obj, Resource) and not isinstance(obj, PartialObjectMeta) else dynamic(resource)
     return Api(client, kind, Place(resource, obj.namespace))
 
 
 def apply_condition(api: Api[Any], obj: Any, condition: Condition, *, field_manager: str, force: bool = False) -> bool:
-    """Deprecated, ends with 0.4: `report(api, obj, condition)`, or `ctx.report(obj, condition)` in a run."""
+    """Deprecated, removed in 0.4: use `report(api, obj, condition)`, or `ctx.report(obj, condition)` in a run."""
     _warn("apply_condition", "report(api, obj, condition, field_manager=...) or ctx.report(obj, condition)")
     return _Writer.of(api, obj, field_manager, force).write(_Said(_checked(obj, (condition,)), {}))
 
 
 def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str, force: bool = False) -> K:
-    """Deprecated, ends with 0.4: `report(api, obj, phase=..., count=...)`, or `ctx.report(obj, ...)` in a run.
+    """Deprecated, removed in 0.4: use `report(api, obj, phase=..., count=...)`, or `ctx.report(obj, ...)` in a run.
 
     Applies `new_status` as all status fields of `field_manager`, and returns the object as it is afterwards. Other
     fields of the manager are removed; its conditions stay unless `new_status` has conditions. If `new_status` is a
@@ -151,22 +152,23 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
 
 
 def _warn(old: str, new: str) -> None:
-    warnings.warn(f"status.{old} is deprecated and ends with 0.4: use {new}", DeprecationWarning, stacklevel=3)
+    warnings.warn(f"status.{old} is deprecated and will be removed in 0.4: use {new}", DeprecationWarning, stacklevel=3)
 
 
 # What is reported
 
 
 class _Said(msgspec.Struct, frozen=True):
-    """The conditions and fields of one report, as plain JSON values; None removes a field. `alone`: the manager's other
-    fields are removed."""
+    """The conditions and fields of one report, as plain JSON values; None removes a field. `alone`: whether the
+    manager's other fields are removed."""
 
     conditions: tuple[Condition, ...]
     fields: Mapping[str, Any]
     alone: bool = False
 
     def is_shown(self, obj: Resource, owned: dict[str, Any] | None) -> bool:
-        """Whether the object already has this report. `owned`: what the manager has applied; None: unknown."""
+        """Whether the object already has this report. `owned`: the fields that the manager has applied; None if they
+        are unknown."""
         if not all(_says(obj, condition) for condition in self.conditions):
             return False
         if owned is None and self.alone:
@@ -238,7 +240,7 @@ def _plain(api: Api[Any], obj: Any, fields: Mapping[str, Any]) -> dict[str, Any]
             hint = types[key]
         if key in found:
             raise RequestError(f"{_named(obj)}: two values of the field {key} are given, by its name in the class and "
-                               "by its name in the API: which one is it?")
+                               "by its name in the API: pass only one of them")
         found[key] = None if value is None else to_plain(value, hint, omit=Omit.DEFAULTS, path=f"$.status.{key}")
     return found
 
@@ -399,7 +401,7 @@ class _Writer:
         return True
 
     def _was_answered_so(self, status: dict[str, Any], owned: dict[str, Any]) -> bool:
-        """Whether this status was sent last, and the object has the server's form of it."""
+        """Whether `status` was sent last, and the object still has the values that the server made from it."""
         kept = _kept_of(self._api, self._uid)
         if kept is None or not equal_json(kept[1], status):
             return False
@@ -512,7 +514,7 @@ class ReadyRun(Protocol):
         """The children that are not ready."""
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library's own write replaced version `before` by `after`; it needs no further run."""
+        """The library's own write replaced version `before` by `after`; that change must cause no further run."""
 
 
 class ReadyCondition:

@@ -1,4 +1,5 @@
-"""Waiting for one object: `await_condition`, and `delete_and_finalize`, which deletes and waits until it is gone.
+"""Waiting for one object: `await_condition`, and `delete_and_finalize`, which deletes the object and waits until it is
+gone.
 
     the condition is true of the object, or of None          the object or None is returned
     the time is up                                           WaitTimeout, with the last seen state
@@ -107,8 +108,8 @@ _TIME_IS_UP = "the time of the wait is up"
 
 class WaitError(KubeError):
     """A wait that ended before its condition was true. `condition`: the name of the condition. `last_seen`: the object
-    as last seen; None if it did not exist or was never seen. `last_error`: the error of the watch since something last
-    arrived; empty without an error."""
+    as last seen; None if it did not exist or was never seen. `last_error`: the watch's last error, if no event or list
+    has arrived since; otherwise empty."""
 
     def __init__(self, message: str, condition: str, last_seen: Any = None, last_error: str = "") -> None:
         super().__init__(message)
@@ -280,7 +281,8 @@ def _await(api: Api[K], name: str, condition: Condition, operation: str, deadlin
 
 
 class _Trouble:
-    """The last error of the watch, and its time, kept until something arrives again: an open watch may be silent."""
+    """The watch's last error and its time, kept until an event or a complete list arrives. An open watch may be
+    silent."""
 
     def __init__(self, target: WatchTarget, clock: Clock) -> None:
         self._describe = FailureLog(target).describe
@@ -353,10 +355,10 @@ class _DeadlineToken(StopToken):
 
 class _Deadline:
     """A context manager whose token is set when the time is up or `stop` is set, even while a thread is blocked in a
-    read. At its end no thread is left, and no callback in a token that outlives it."""
+    read. After the block no thread remains, and no callback in a token that outlives the block."""
 
     def __init__(self, span: float, clock: Clock, stop: StopToken | None, *, inherits: bool = True) -> None:
-        """`inherits`: the end of this thread's run sets the token, too."""
+        """`inherits`: whether the end of this thread's run sets the token, too."""
         self._inherits = inherits
         self._span, self._clock, self._stop = span, clock, stop
         self.token = _DeadlineToken(clock.monotonic() + span, clock)
@@ -372,11 +374,11 @@ class _Deadline:
     def end(self) -> str:
         """How the wait ended, for messages."""
         if self.is_over:
-            return f"within {round(self._span, 2) or self._span:g} s"  # rounded: it may be the rest of a limit
+            return f"within {round(self._span, 2) or self._span:g} s"  # rounded, because the span may be a remainder
         return f"when the wait was stopped ({self.token.reason or 'its stop token was set'})"
 
     def __enter__(self) -> Self:
-        if not getattr(self._clock, "self_advancing", False):  # there, a waiting thread would advance the time
+        if not getattr(self._clock, "self_advancing", False):  # a second waiting thread would advance such a clock
             self._alarm = Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
         # Within a controller's run, the end of the run ends the wait, too.

@@ -560,9 +560,11 @@ def test_a_namesake_is_not_told(world: World) -> None:
 def test_the_two_that_came_before_warn_and_may_share_a_manager(world: World) -> None:
     given = world.get()
     for _ in range(3):
-        with pytest.warns(DeprecationWarning, match="apply_condition is deprecated and ends with 0.4: use report"):
+        with pytest.warns(DeprecationWarning,
+                          match="apply_condition is deprecated and will be removed in 0.4: use report"):
             status.apply_condition(world.api, world.get(), ready(), field_manager="m")
-        with pytest.warns(DeprecationWarning, match="apply_if_changed is deprecated and ends with 0.4: use report"):
+        with pytest.warns(DeprecationWarning,
+                          match="apply_if_changed is deprecated and will be removed in 0.4: use report"):
             status.apply_if_changed(world.api, given, {"phase": "x"}, field_manager="m")
         assert world.get()["status"]["phase"] == "x"
         assert set(world.conditions()) == {"Ready"}
