@@ -3,11 +3,13 @@
     our apply is answered                   `remember`: digests of the desired state, of our managedFields entry and
                                             of the values of our fields; the uid and the version; no content
     another write of the child by this      the child is forgotten: the next `ensure` applies it
-    process, under the same manager
-    a Lease or shards are lost              everything is forgotten, or the children of these shards' owners
-    more than `MOST` children               the child that was not used for the longest time is forgotten
+    process, under the same field manager
+    the Lease is lost                       everything is forgotten
+    shards are lost                         the children of the owners in these shards are forgotten
+    more than `MOST` children               the least recently used child is forgotten
 
-The memory is not stored on the server, so a new process first sends one apply for each child, which changes nothing.
+The memory is not stored on the server, so a new process first sends one apply for each child, even if the child is up
+to date.
 
 `seen_of` and `values_of` extract what `decide` needs from records.
 """
@@ -60,14 +62,14 @@ class AppliedMemory:
         return len(self._applied)
 
     def get(self, key: ChildKey) -> Applied | None:
-        """The last apply; None if there was none or it was forgotten."""
+        """The last apply of this child; None if there was no apply or the child was forgotten."""
         with self._lock:
             if (found := self._applied.get(key)) is not None:
                 self._applied.move_to_end(key)
         return found
 
     def remember(self, key: ChildKey, applied: Applied) -> None:
-        """Remember an answered apply, unless a later write is known."""
+        """Remember an apply that the server has answered, unless a later write of the child is already known."""
         with self._lock:
             before = self._applied.get(key)
             if before is not None and not before.digest and before.uid == applied.uid and (
@@ -79,7 +81,10 @@ class AppliedMemory:
                 self._applied.popitem(last=False)
 
     def wrote(self, write: Write) -> None:
-        """For `Client.on_write`: forget a child that this process has written. `remember` follows for our applies."""
+        """For `Client.on_write`: forget a child that this process has written.
+
+        After an apply by `ensure`, `remember` is called next.
+        """
         if not write.manager or write.subresource or not self._applied:
             return
         ref = write.ref
@@ -89,7 +94,7 @@ class AppliedMemory:
                 self._applied[key] = replace(before, digest=b"", uid=write.uid, version=write.resource_version)
 
     def forget(self, of: Callable[[Key], bool] | None = None) -> None:
-        """Forget everything, or, with `of`, the children of the owners for whose key `of` is true."""
+        """Forget all children or, if `of` is passed, the children whose owner's key satisfies `of`."""
         with self._lock:
             if of is None:
                 self._applied.clear()
@@ -129,8 +134,8 @@ _object, _event = decoder_of(_Object), decoder_of(_Event)
 
 
 def seen_of(record: Record, *, whole_truth: bool = False) -> Seen | None:
-    """The state of a record's object. None if managedFields are missing, because they were not requested or not kept;
-    with `whole_truth`, missing managedFields mean that the object has none."""
+    """The state of a record's object. None if the record lacks managedFields because they were not requested or not
+    stored. With `whole_truth`, a record without managedFields means that the object has none."""
     if record.problem is not None or not record.raw:
         return None
     try:

@@ -6,8 +6,9 @@
                                                          owner's own kind and name, and our manager applied the child
     it has an owner reference to the owner               ours
     our manager has applied it                           ours
-    this process has applied that object for the owner   ours: in a child without content, such as a ServiceAccount,
-                                                         nothing else shows this once the owner reference is removed
+    this process has applied that object for the owner   ours: if a child without content, such as a ServiceAccount,
+                                                         loses its owner reference, the server no longer has a sign
+                                                         of its owner
     anything else                                        not ours
 
 Which action follows (`decide`)?
@@ -21,20 +22,21 @@ Which action follows (`decide`)?
       the version that our apply returned                KEEP
       an older version, reads may be behind, and our
       apply is not older than `LAG`                      KEEP
-      another version, but our managedFields entry (and, KEEP
-      for whole objects, its values) is as returned
+      another version, but our managedFields entry
+      (and, for whole objects, its fields' values) is
+      as our apply returned it                           KEEP
       another version and another entry                  APPLY, or CONTESTED
 
 Our entry is the managedFields entry of our manager with operation Apply and no subresource. Its API version, fields and
 time are compared. If a client changes one of our fields by update, edit, scale or a forced apply, the field leaves the
 entry, so metadata is enough to detect the change. No content is kept. The sent object is never compared with the stored
 form, since the server may have changed the content ("1000m" to "1", defaults, webhooks). One change does not show in
-metadata: a change by another process under our own manager within the second in which the entry was written. The values
-of whole objects show this change too.
+metadata: a change by another process under our own manager within the second in which the entry was written. For whole
+objects, comparing the values detects this change too.
 
-CONTESTED: another *Apply* manager, of the object or its scale, has a field that this process took back from it less
-than `PATIENCE` ago. Nothing is written until the desired state or that manager's entry changes. A field that another
-manager took by an update is always taken back.
+CONTESTED: another *Apply* manager, of the object or its scale, owns a field again that this process took back from that
+manager less than `PATIENCE` ago. Nothing is written until the desired state or that manager's entry changes. A field
+that another manager took by an update is always taken back.
 """
 from __future__ import annotations
 
@@ -118,7 +120,7 @@ class Seen(msgspec.Struct, frozen=True):
         return [entry for entry in self.entries if entry.is_applied and entry.manager != manager]
 
     def takers_from(self, manager: str) -> dict[tuple[str, str], Entry]:
-        """The Apply entries that can take fields from `manager`, by their manager and subresource."""
+        """The Apply entries that can take fields from `manager`, keyed by their own manager and subresource."""
         return {(entry.manager, entry.subresource): entry for entry in self.entries
                 if entry.operation == "Apply" and (entry.manager != manager or entry.subresource)}
 
@@ -142,7 +144,7 @@ class Contest(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The last apply by this process under one name, and its result. Replaced as a whole."""
+    """The last apply of one child by this process, and the result. Never changed, only replaced."""
 
     digest: bytes
     """A digest of the desired state; empty if another write of this process has made it invalid."""
@@ -155,7 +157,7 @@ class Applied(msgspec.Struct, frozen=True):
     owner: tuple[str | None, str] = (None, "")
     """Namespace and name of the owner."""
     at: float = 0.0
-    """The time of the apply, by the clock."""
+    """The time of the apply, in seconds of the client's monotonic clock."""
     taken: tuple[Taken, ...] = ()
     contest: Contest | None = None
 
@@ -223,7 +225,8 @@ def decide(owner: Owner, digest: bytes, seen: Seen | None, known: Applied | None
     """The action for a child with this desired state, and the contest that prevents the apply, if any.
 
     `seen`: the object with the child's name; None if there is no such object. `values`: a digest of the values of our
-    entry's fields, if available. `may_lag`: `seen` may be older than the last apply. `now`: the clock's time.
+    entry's fields, if available. `may_lag`: whether `seen` may be older than the last apply. `now`: the
+    time, in seconds of the client's monotonic clock.
     """
     if seen is None:
         return Do.CREATE, None
@@ -266,8 +269,10 @@ def _contest(manager: str, seen: Seen, entry: Entry | None, known: Applied, now:
 
 
 def taken_back(manager: str, before: Seen, after: Seen, known: Applied | None, now: float) -> tuple[Taken, ...]:
-    """The fields that a forced apply has taken from other Apply managers, and the fields from earlier applies that
-    still count. `before`: the state before the apply; `after`: the answer."""
+    """The fields that this forced apply, or an earlier one less than `PATIENCE` ago, took from other Apply managers.
+
+    `before`: the state before the apply. `after`: the server's answer.
+    """
     entry, earlier = after.entry_of(manager), before.entry_of(manager)
     gained = (entry.fields() if entry else frozenset()) - (earlier.fields() if earlier else frozenset())
     found = {(taken.manager, taken.subresource): taken for taken in (known.taken if known is not None else ())

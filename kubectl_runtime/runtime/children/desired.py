@@ -1,4 +1,4 @@
-"""`Desired`: the desired state of a child, checked, and the content that is sent for the child.
+"""`Desired`: the checked desired state of a child. It also builds the content of the apply request.
 
 A child is an object of a resource class, a dict, a model of the official client, or a manifest: YAML or JSON text, or
 the `Path` of a file or folder. If only the name of a kind is known, the kind is looked up among the watched kinds, then
@@ -124,8 +124,7 @@ def _objects(child: Any) -> Iterator[Any]:
 
 @lru_cache(64)
 def _of_text(text: str | bytes) -> list[Mapping[str, Any]]:
-    """The objects in a text. It is never taken as a file name, since it may come from an object that others can write.
-    """
+    """The objects in `text`. A text is never used as a file name: it may come from an object that others can write."""
     from kubectl_runtime.manifests.documents import objects_of, read_text  # imported here: few programs need YAML
 
     return [content for document in read_text(text, "the manifest of a child")
@@ -137,7 +136,7 @@ def _desired(owner: Resource, child: Any, reference: OwnerReference, whose: byte
         if not hasattr(child, "api_resource"):
             raise RequestError(f"{type(child).__name__} is bound to no kind, so its objects cannot be children")
         if is_partial(child):
-            raise RequestError(f"{child.ref} cannot be applied, since only a part of the object is kept")
+            raise RequestError(f"{child.ref} cannot be applied, since this object has only a part of its content")
         resource, name, namespace, kind = child.api_resource, child.name, child.namespace, type(child)
         rival = controller_in(child.owner_references)
         other = f"{rival.kind} {rival.name}" if rival is not None and rival.uid != reference.uid else ""

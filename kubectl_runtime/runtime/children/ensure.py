@@ -1,21 +1,23 @@
-"""`ensure`: makes, keeps and prunes the objects of an owner, by the rules of `decision`.
+"""`ensure`: creates, restores and prunes the objects of an owner, by the rules of `decision`.
 
     CREATE    applied without force.
               201: the child was created.
               409: another client was faster; decide again after a live read.
-              200: the watch had not shown an existing object. The object is ours if its uid is known, or if the version
-              right before our apply shows that it was ours or was missing (a lost answer). Otherwise our apply is
-              undone, by applying the earlier content under the returned version, and the child is REFUSEd
+              200: the watch had not shown an existing object. The object is ours if its uid is known, or if the state
+              right before our apply was already ours or did not exist (the answer to an earlier attempt was lost).
+              Otherwise our apply is undone, by applying the earlier content under the returned version, and the child
+              is REFUSEd
     APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decide again
     pruning   at the end, if nothing failed: deletes each object whose controller is this owner, whose kind the
               controller owns, that only our manager has applied, and that the run has not named. The deletion is bound
               to the uid and version that were seen. 409: decide again after a live read
 
 A complete watch of the child's kind and namespace without selectors shows whether an object with the child's name
-exists. Any other watch counts only if it shows the object; else the object's metadata is read.
+exists. Any other watch is trusted only if it has the object; otherwise the object's metadata is read from the server.
 
-All children are checked before anything is sent. If the server refuses one child, the others are still made, and the
-first error, or `NotOurs`, is raised at the end. A server that does not answer ends the call at once.
+All children are checked before anything is sent. If the server refuses one child, the others are still applied, and the
+first error, or `NotOurs`, is raised at the end. If the server does not answer, or answers 5xx or 429, the error is
+raised at once.
 """
 from __future__ import annotations
 
@@ -68,11 +70,11 @@ ROUNDS = 4
 
 
 class Found(NamedTuple):
-    """The state that the watches show for a name: the record, if any, and how far to trust it."""
+    """What the watches have stored under a name: the record, if any, and how reliable this information is."""
 
     record: Record | None
     is_complete: bool
-    """Whether the watches are complete: if there is no record, the object does not exist."""
+    """Whether a missing record proves that the object does not exist."""
     is_whole: bool
     """Whether the watch stores whole objects."""
     may_lag: bool = False
@@ -80,10 +82,10 @@ class Found(NamedTuple):
 
 
 class Watched(Protocol):
-    """The watches of a controller, as children need them. Safe to use from any thread."""
+    """The lookups that `ensure` makes in a controller's watches. Safe to use from any thread."""
 
     def find(self, resource: ApiResource, namespace: str | None, name: str) -> Found:
-        """The object with this name, as the watches of this kind show it."""
+        """Look up the object with this name in the watches of this kind."""
 
     def owned_by(self, uid: str) -> Iterable[Record]:
         """The objects that have an owner reference with this uid, of all kinds that the controller owns."""
@@ -123,11 +125,13 @@ class Naming:
         """Record that a call names these children of the owner with the uid `owner`. Raises RequestError if an earlier
         call with `prune`, which must name all children, conflicts with this call."""
         if self._pruned and prune:
-            raise RequestError("a second ensure(..., prune=True) in one run: each call must name all children, and "
-                               "would delete the children of the other call. Name all children in one call")
+            raise RequestError("ensure(..., prune=True) was called twice in one run, but it deletes the children that "
+                               "it does not name, so each call would delete the other's children. Name all children in "
+                               "one call")
         if self._pruned == owner and (more := [str(ref) for ref in refs if ref not in self.refs]):
             raise RequestError(f"an earlier ensure(..., prune=True) of this run did not name {more[0]}, so the child "
-                               "would be deleted and made in turn. Name it there, or prune only in the last call")
+                               "would be deleted and created again in every run. Name it there, or prune only in the "
+                               "last call")
         self._pruned = self._pruned or (owner if prune else "")
         self.refs.update(refs)
 
@@ -137,7 +141,7 @@ def ensure_children(client: Client, obj: Resource, *children: Child, field_manag
     """Like `Context.ensure`, for code without a controller.
 
     Each child's metadata is read before the child is applied, and nothing is pruned. `field_manager`: the manager that
-    applies the children; the default is the run's or the client's.
+    applies the children; the default is the field manager of the run, if any, or of the client.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> made = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
@@ -188,7 +192,7 @@ def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager:
     if found.refused:
         raise NotOurs(found)
     if prune:
-        for one in wanted:  # children of these kinds will have to be deleted one day
+        for one in wanted:  # children of these kinds will be pruned one day
             foresee(one.place, "delete")
         call.prune(naming.refs)
     return found
@@ -231,7 +235,7 @@ class _Call:
         if record is not None and known is not None and (
                 known.version == record.head.resource_version and known.digest == wanted.digest
                 and known.uid == record.head.uid and known.contest is None and not record.head.deletion_timestamp):
-            self.children.unchanged.append(wanted.ref)  # the most frequent case, without a look at ownership
+            self.children.unchanged.append(wanted.ref)  # the most frequent case: no check of ownership is needed
             self.children.show(wanted.ref, record if is_whole else None)
             return
         applied_here = record is not None and known is not None and known.uid == record.uid

@@ -1,4 +1,4 @@
-"""`Children`: the result of `ensure`, and what the children still lack. `NotOurs`: the objects that it refused."""
+"""`Children`: the result of `ensure`, and what the children still lack. `NotOurs`: the error for refused children."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -53,10 +53,10 @@ class Contested(msgspec.Struct, frozen=True):
 
 
 class Children(msgspec.Struct):
-    """The result of `ensure`: refs of the children, by what was done with each child.
+    """The result of `ensure`: the children's refs, grouped by what was done with each child.
 
-    `ready` and `waiting_for()` tell whether the children are ready, and what they lack. Use the result only in the run
-    that made it.
+    `ready` and `waiting_for()` return whether the children are ready, and what they lack. Use the result only in the
+    run that made it.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
     >>> children = ensure_children(client, owner, ConfigMap(name="made", data={"a": "1"}), field_manager="me")
@@ -169,7 +169,7 @@ class NotOurs(KubeError):
 
 
 def whose(owner: Owner, seen: Seen) -> str:
-    """The owner of an object that is not ours, as the rest of a sentence that begins with the object."""
+    """Text to append to the name of an object that is not ours, such as `is controlled by Deployment x`."""
     controller = controller_in(seen.owners)
     if controller is not None and controller.uid != owner.uid:
         same = ", an earlier one of this name" if owner.is_itself(controller) else ""
