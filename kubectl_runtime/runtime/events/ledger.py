@@ -1,11 +1,11 @@
-"""`Ledger`: counts observations, keeps the counts that the server has, and decides what to send next.
+"""`Ledger`: counts observations, remembers how many the server has counted, and decides what to send next.
 
 Observations with the same `Subject` are one series: one Event with a rising count. The Event keeps its first note,
 because the server allows changes only to the series of an Event. A series ends after SILENCE without an observation.
 
     the series of an observation   what follows
     does not exist                 a new series begins, due now
-    waits to be written            the observation is counted; one request covers all
+    waits to be written            the observation is counted; one request covers all counted observations
     was written                    the observation is counted; the series is due after its pause
 
 The pause after the n-th request of a series doubles from 1 s to 300 s, so that frequent repetitions are cheap and still
@@ -29,12 +29,13 @@ however late it arrives.
 Event takes a token, and one token comes back every `refill` seconds. Full buckets are dropped. If there are more than
 MOST buckets, the least recently used one is dropped, too.
 
-`Reference` is the object of an Event. Two events are the same only if their objects are. A Reference has no
-resourceVersion, since repetitions of an event are about one object in many versions.
+`Reference` is the object that an Event is about. Only observations with equal References share an Event. A Reference
+has no resourceVersion, since repetitions of an event are about one object in many versions.
 
-`cut`, `short`, `qualified_name`, `subdomain` and `event_name` make valid names and texts; limits are bytes of UTF-8.
+`cut`, `short`, `qualified_name`, `subdomain` and `event_name` make valid names and texts; their limits are bytes of
+UTF-8.
 
-The owner serialises calls; times are seconds of the monotonic clock.
+The ledger's owner serialises the calls. Times are seconds of the monotonic clock.
 """
 from __future__ import annotations
 
@@ -58,11 +59,11 @@ from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef
 from kubectl_runtime.core.requests.params import plain_body
 
 WITHOUT_NAMESPACE = "default"
-"""The namespace of Events about cluster-scoped objects; the server accepts no other one except kube-system."""
+"""The namespace of Events about cluster-scoped objects; the server accepts no other namespace except kube-system."""
 
 
 class Reference(NamedTuple):
-    """An object that an Event is about: Kubernetes' ObjectReference. Empty texts are left out.
+    """An object that an Event is about: Kubernetes' ObjectReference. Empty fields are not sent.
 
     `kubectl describe` finds an Event by the uid of its object, so pass the uid if you know it. `field_path` names a
     part of the object: `spec.containers{web}`.
@@ -94,7 +95,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def at(cls, ref: ObjectRef, uid: str = "") -> Reference:
-        """The reference to the object at `ref`. `uid` distinguishes it from others of the same name."""
+        """The reference to the object at `ref`. `uid` distinguishes the object from others of the same name."""
         return cls._checked(ref.resource.api_version, ref.resource.kind, ref.name, ref.namespace, uid)
 
     @classmethod
@@ -141,7 +142,7 @@ class SpamFilter:
         self._buckets: TTLCache[Reference, _Bucket] = TTLCache(MOST, burst * refill, timer=timer)
 
     def take(self, regarding: Reference) -> bool:
-        """Take a token of this object; returns False if it has none. Parts of an object share its tokens."""
+        """Take a token from the object's bucket; returns False if the bucket is empty. `field_path` is ignored."""
         whole, now = regarding._replace(field_path=""), self._timer()
         bucket = self._buckets.get(whole) or _Bucket(self._burst, now)
         bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.since) / self._refill)
@@ -162,7 +163,7 @@ _NO_SUBDOMAIN = re.compile(r"[^-a-z0-9.]+")
 
 
 def cut(text: str, limit: int, mark: str = "") -> str:
-    """`text`, cut to `limit` bytes if it is longer: after a whole character, and with `mark` at the end. Lone
+    """`text`, cut to `limit` bytes if it is longer. The cut is between characters, and `mark` is appended. Lone
     surrogates, which UTF-8 cannot represent, become question marks."""
     raw = text.encode("utf-8", "replace")
     if len(raw) <= limit:
@@ -171,12 +172,12 @@ def cut(text: str, limit: int, mark: str = "") -> str:
 
 
 def short(text: str, otherwise: str) -> str:
-    """A reason, an action or an instance, cut to 128 bytes; `otherwise` if it is empty."""
+    """`text` (a reason, an action or an instance) cut to 128 bytes; `otherwise` if `text` is empty."""
     return cut(text, SHORT) or otherwise
 
 
 def qualified_name(text: str) -> str:
-    """The qualified name nearest to `text`, empty if there is none; a valid name is returned unchanged."""
+    """The qualified name nearest to `text`: a valid name unchanged, or an empty text if no character is usable."""
     prefix, _, name = text.rpartition("/")
     name = _trimmed(_NO_NAME.sub("-", name), _NAME)
     domain = subdomain(prefix, _SUBDOMAIN)
@@ -184,7 +185,7 @@ def qualified_name(text: str) -> str:
 
 
 def subdomain(text: str, limit: int) -> str:
-    """The DNS subdomain of at most `limit` characters nearest to `text`; empty if there is none."""
+    """The DNS subdomain of at most `limit` characters nearest to `text`; empty if no character is usable."""
     labels = (label.strip("-") for label in _NO_SUBDOMAIN.sub("-", text.lower()).split("."))
     return _trimmed(".".join(label for label in labels if label), limit)
 
@@ -192,7 +193,8 @@ def subdomain(text: str, limit: int) -> str:
 def event_name(regarding: str, moment: datetime, bits: int) -> str:
     """`NAME.SUFFIX`, as for Kubernetes' own Events: the time in nanoseconds, then 32 random `bits`, both as hex.
 
-    So two processes never make the same name. If the name exists, an earlier attempt has arrived.
+    Two processes never make the same name. If the server already has an Event of this name, an earlier attempt to
+    create it has arrived.
     """
     microseconds = (moment - _EPOCH) // timedelta(microseconds=1)
     suffix = f"{microseconds * 1000:x}{bits:08x}"
@@ -204,11 +206,11 @@ def _trimmed(text: str, limit: int) -> str:
 
 
 SILENCE = 360.0
-"""Seconds, as in client-go and kube-rs."""
+"""A series ends after this many seconds without an observation, as in client-go and kube-rs."""
 
 
 TRIES = 12
-"""How often the server may answer the request for one change with a temporary error, as in client-go."""
+"""The most temporary errors in a row before a request is given up, as in client-go."""
 PAUSE = Backoff(1, 2, 300)
 RETRY = Backoff(1, 2, 30, attempts=TRIES)
 
@@ -249,7 +251,7 @@ class Lost(Enum):
 
 class Series(msgspec.Struct, eq=False):
     """One subject's observations. `count` is the number of all observations; the Event counts only the observations
-    after `before`."""
+    after the first `before` observations."""
 
     subject: Subject
     note: str
@@ -264,7 +266,7 @@ class Series(msgspec.Struct, eq=False):
     """How many observations the server has counted."""
     before: int = 0
     goal: int = 0
-    """The value of `reported` after the current request; 0 without a request."""
+    """The value of `reported` once the current request has succeeded; 0 if no request is pending."""
     unsure: bool = False
     """An earlier attempt with this goal may have arrived, or may still arrive."""
     exists: bool = False
@@ -328,8 +330,8 @@ class Ledger:
         return series
 
     def settle(self, series: Series, result: Result, *, counts: bool = True) -> Lost | None:
-        """Record the outcome of the request. `counts`: count the attempt. Returns why observations are lost; None if
-        none are."""
+        """Record the outcome of the request. `counts`: whether a temporary failure counts towards TRIES. Returns why
+        observations are lost; None if none are lost."""
         if result in (Result.LATER, Result.UNKNOWN):
             series.unsure = series.unsure or result is Result.UNKNOWN
             series.tries += counts

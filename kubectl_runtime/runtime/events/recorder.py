@@ -13,13 +13,13 @@ In a reconciler use `ctx.record(reason, note)`. Otherwise make one Recorder, and
 
 Events that cannot be sent are counted in `lost`, by cause, and each cause is logged once as a warning: too many new
 events are waiting, one object has too many events, or the server refuses them. When the process dies, unsent events are
-lost; no event is counted twice. In the child of a fork, a recorder that was used before the fork accepts no events, and
-logs one warning.
+lost; no event is counted twice. In a forked child process, a recorder that was used before the fork accepts no events,
+and logs one warning.
 
 RBAC: `create` and `patch` on `events` in the group `events.k8s.io`, in the namespaces of the objects, and in `default`
 for cluster-scoped objects.
 
-`Sender` sends one request at a time, by `run` in a thread or by `step` in a simulation. If a request gets no answer, or
+`Sender` sends one request at a time: a thread calls `run`, a simulation calls `step`. If a request gets no answer, or
 an answer that asks for a later retry, all requests wait: 1 s, doubling to 30 s, or the time in Retry-After. No lock is
 held while a request is in progress or a line is logged.
 """
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 EVENT = ApiResource("events.k8s.io", "v1", "Event", "events")
 TERMINATING = "NamespaceTerminating"
-"""The reason of the cause in the answer to a create in a terminating namespace."""
+"""The reason of the cause that the server names if an object is created in a terminating namespace."""
 _SERIES = pointer("series")
 _COUNT = pointer("series", "count")
 _LATER = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE))
@@ -133,7 +133,7 @@ def _series(series: Series) -> dict[str, Any]:
 
 
 def result_of(error: BaseException | None, *, patched: bool) -> Result:
-    """The outcome of a request that ended with `error`; `patched`: it was a patch."""
+    """The outcome of a request that ended with `error`. `patched`: whether the request was a patch."""
     if error is None:
         return Result.DONE
     if isinstance(error, OutcomeUnknownError):
@@ -163,7 +163,7 @@ def _answered(error: ApiError, patched: bool) -> Result:
 
 
 def is_about_the_recorder(error: BaseException | None) -> bool:
-    """Whether the error means that no Event can be written now, rather than a problem with this Event."""
+    """Whether the error would prevent any Event from being written now, not only this Event."""
     return isinstance(error_behind(error), TransportError | AuthError)
 
 
@@ -205,7 +205,7 @@ class Sender:
     # From any thread
 
     def observe(self, subject: Subject, note: str) -> None:
-        """Count one observation, which the sending thread then sends. Blocks only for the lock of this class."""
+        """Count one observation, which the sending thread will send. Waits only for this object's lock."""
         moment = self._clock.now()
         with self._changed:
             if self._close_by is None:
@@ -220,7 +220,7 @@ class Sender:
             self.warn(why.name, f"lost an event of {subject.regarding}, because {why.value}: {subject.reason}")
 
     def reject(self, problem: str) -> None:
-        """Count an observation that is about no object."""
+        """Count an observation that has no valid object as lost, and log `problem`."""
         with self._changed:
             self._ledger.lost[Lost.INVALID] += 1
         self.warn(problem, problem)
@@ -244,7 +244,7 @@ class Sender:
 
     def flush(self, timeout: float, *, driven: bool) -> bool:
         """Send everything observed so far, without the pauses between updates of a series. Blocks for at most `timeout`
-        seconds. Returns whether everything was sent. `driven`: a thread calls `step`."""
+        seconds. Returns whether everything was sent. `driven`: whether another thread calls `step`."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             goals = [(series, series.count) for series in self._ledger.open.values()]
@@ -257,8 +257,8 @@ class Sender:
                 self._flushing -= 1
 
     def close(self, timeout: float, *, driven: bool) -> bool:
-        """Flush, then accept and send nothing more; a request in progress is aborted. Returns whether everything was
-        sent; if not, one log line has the number of unsent events and the last error."""
+        """Flush for at most `timeout` seconds, then accept and send nothing more, and abort a request in progress.
+        Returns whether everything was sent; if not, one log line has the number of lost events and the last error."""
         deadline = self._clock.monotonic() + timeout
         with self._changed:
             self._close_by = deadline if self._close_by is None else min(self._close_by, deadline)
@@ -290,7 +290,7 @@ class Sender:
         error = self._send(series, deadline)
         result = result_of(error, patched=series.exists)
         with self._changed:
-            if self._over.is_set():  # `close` has given up the series
+            if self._over.is_set():  # `close` has dropped the series
                 self._sending = False
                 return None
             if error is not None:
@@ -438,8 +438,8 @@ class Recorder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Start over in the child of a fork: the parent sends the Events published before the fork, and the parent's
-        threads may have held the locks. Only for that child."""
+        """Start over in a forked child process. The parent sends the Events published before the fork, and the parent's
+        threads may have held the locks. Must be called only in the child."""
         self._is_of_parent, self._thread = self._used, None
         self._starting, self._sender = threading.Lock(), self._new_sender()
         if self._closed or self._is_of_parent:
@@ -466,14 +466,14 @@ class Recorder:
     def flush(self, timeout: Duration) -> bool:
         """Send everything published so far, without further pauses. Returns whether nothing is left to send.
 
-        Blocks for at most `timeout` seconds. Events that the server refused do not count as left: see `lost`.
+        Blocks for at most `timeout` seconds. Events that the server refused do not count as left to send; see `lost`.
         """
         return self._sender.flush(seconds(timeout), driven=self._thread is not None)
 
     def close(self, timeout: Duration = 5) -> bool:
         """Send the published Events like `flush`, then end. Events that are still unsent, and all later Events, are
-        lost. Returns whether nothing was left; if something was, one log line has the number of lost Events and the
-        last error. Blocks for at most `timeout` seconds; a request in progress is then aborted. Safe to repeat."""
+        lost. Returns whether nothing was left to send; otherwise one log line names the number of lost Events and the
+        last error. Blocks for at most `timeout` seconds, then aborts a request in progress. Safe to repeat."""
         self._closed = True
         atexit.unregister(self._at_exit)
         with self._starting:
