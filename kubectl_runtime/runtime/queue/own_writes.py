@@ -1,4 +1,4 @@
-"""`RunWrites`: which versions a run made itself. They are the versions that its writes returned, except no-ops.
+"""`RunWrites`: the versions that a run made itself, as its writes returned them. No-ops are left out.
 
     returned version                                        own version?
     the version that was stored before                      no: nothing was changed
@@ -7,14 +7,14 @@
     any other version                                       yes
     none, after a deletion: the object is gone              yes: the deletion of this uid
 
-The second row costs two decodings, so it is checked only after a failure, where it matters: an own event does not bring
-a retry forward, but a foreign change does. If the check is impossible, the version counts as own. It is impossible if
-the object is not watched, if the store has only metadata or declared fields, or if another client made exactly the
-change that was sent.
+Checking the second row decodes two objects, so it is done only after a failed run. Only then does it matter whose
+change an event reports: an own event does not bring the retry forward, but a foreign change does. The version also
+counts as own if the object is not watched, if the store has only metadata or declared fields, or if another client made
+exactly the change that was sent.
 
 `OwnEvents`: the events of own writes, after successful runs, that a watch has not delivered yet. Such an event carries
 nothing new for its key, so the key may run after other keys. The key must still run, since the server may have changed
-the sent content. Events of *quiet* versions, which the library itself made for a run, lead to no run.
+the sent content. Events of *quiet* versions, which the library itself made for a run, request no run.
 
 Pure; the owner serialises the calls.
 """
@@ -59,7 +59,7 @@ class RunWrites:
         return len(self._versions)
 
     def add(self, write: Write, before: Record | None) -> None:
-        """`write` was answered. `before`: the object as stored when the write began; None if it was not stored."""
+        """Record an answered write. `before`: the object as stored when the write began; None if it was not stored."""
         if not write.uid or (write.record is None and not write.resource_version and write.verb != "delete"):
             return
         version = (write.uid, write.resource_version)
@@ -69,7 +69,7 @@ class RunWrites:
         record, sent = write.record, write.sent
         if known and before is not None and record is not None and sent and len(self._compared) < MOST_COMPARED:
             self._compared[version] = (before, sent)
-        self._versions[version] = None  # last: a thread that finds the version needs the comparison
+        self._versions[version] = None  # set last: a thread that finds the version also reads `_compared`
         if record is None:
             return
         self.last = [*self.last[-1:], (before if known else None, record)]
@@ -154,7 +154,7 @@ class OwnEvents:
         return len(self.expected)
 
     def expect(self, key: Key, versions: Iterable[Version], *, quiet: bool = False) -> None:
-        """A run of `key` made these versions. `quiet`: the library made the versions, not the reconciler."""
+        """Record the versions that a run of `key` made. `quiet`: the library made them, not the reconciler."""
         expected = self.expected
         for version in versions:
             expected[(key, version)] = quiet
@@ -162,7 +162,7 @@ class OwnEvents:
             expected.popitem(last=False)
 
     def met(self, key: Key, cause: Version) -> bool:
-        """Whether a run of `key` made version `cause` or deleted that object. Forgets the version."""
+        """Whether a run of `key` made version `cause` or deleted the object that `cause` names. Forgets this write."""
         expected = self.expected
         for version in (cause, (cause[0], "")):
             if (key, version) in expected:

@@ -9,25 +9,25 @@ Two outcomes may repeat many times in a row for a key without counting as failur
     requeue after less than 0.1 s  5 ms   10     20     40     80     100 ms, or the requested delay if it is longer
     a conflict                   5 ms   10     20     40     80     an ordinary failure
 
-A requeue delay of 0.1 s or more is kept and ends the repetition. A conflict is not a failure: the object has changed
-since it was read, and the next run gets the newer version. The delays after conflicts are jittered, so that two writers
-do not collide again.
+A requeue delay of 0.1 s or more is used as requested, and ends the series. A conflict is not a failure: the object has
+changed since it was read, and the next run gets the newer version. The delays after conflicts are jittered, so that two
+writers do not collide again.
 
 `Failures` keeps the failing keys, each with its count of failures in a row and the writes that it made while failing.
 
     failure of the first run, or of a retry   count + 1; waits `KeyBackoff.next(count)`
-    failure of a run that a trigger made      count kept: frequent changes do not make a key worse
+    failure of a triggered run                count kept: frequent changes do not lengthen the wait
     failure of another generation or uid      count 1: the earlier failures were of another spec or object
-    success, gone                             state dropped: the next failure is the first
-    trigger                                   count kept: a trigger does not make a key healthy
+    success, gone                             state dropped: the next failure counts as the first
+    trigger                                   count kept: a trigger is no sign that the key works
     event of the key's own write              recognised by `is_own_event`, so that the event does not bring the retry
                                               forward
 
 `RetryRateLimit` limits the retries of all failing keys of one controller together: when a dependency is down, thousands
 of keys fail at once. Each retry takes a token. A successful retry doubles the rate if other retries are held back; a
-failed retry halves the rate, down to the configured rate. At a rate of `OPEN` nothing is held back. Unlike in
-client-go's bucket, waiting keys reserve no time, so that a new rate applies to all of them at once. Triggers are not
-held back.
+failed retry halves the rate, down to the configured rate. At a rate of `OPEN` no retry is held back. Unlike client-go's
+bucket, `RetryRateLimit` reserves no start times for waiting keys, so a new rate applies to all waiting keys at once.
+Runs that a trigger requested are not held back.
 
 `RunHistory` keeps the last runs of one controller and its slowest keys.
 
@@ -100,7 +100,7 @@ class Subject(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, record: Record) -> Subject:
-        """The subject of `record`. If the record's head cannot be decoded, the subject has only the uid."""
+        """The subject of `record`. If the record's metadata cannot be decoded, the subject has only the uid."""
         return cls(record.uid, None if record.problem is not None else record.head.generation)
 
     def differs_from(self, other: Subject) -> bool:
@@ -116,12 +116,12 @@ class FailureState(msgspec.Struct):
     count: int = 0
     writes: dict[Version, None] = msgspec.field(default_factory=dict)
     waits_beyond: frozenset[str] = frozenset()
-    """The resourceVersions that a failure without a retry covers; see `Run.has_nothing_new`."""
+    """After a failure without a retry: the resourceVersions that need no new run; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     foreign: int = 0
-    """How many of the latest failing runs, in a row, had writes that changed nothing and yet returned a new version."""
+    """How many failed runs in a row, up to the last run, had a write that returned another client's version."""
     last_failure: object = None
-    """The failure in the log's form (`LastFailure`)."""
+    """The last failure as it was logged (`LastFailure`)."""
 
 
 class Failures(Generic[K]):
@@ -129,7 +129,7 @@ class Failures(Generic[K]):
 
     def __init__(self) -> None:
         self.states: dict[K, FailureState] = {}
-        """Only this class may change it."""
+        """Each failing key's state. Only this class may change the mapping."""
         self._remembered = 0
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class Failures(Generic[K]):
         return self.states.get(key)
 
     def failed(self, key: K, count: int, writes: dict[Version, None]) -> FailureState:
-        """`key` failed for the `count`-th time in a row, and its run wrote the versions `writes`."""
+        """Record that `key` failed for the `count`-th time in a row, and that its run made the versions `writes`."""
         state = self.states.get(key)
         if state is None:
             state = self.states[key] = FailureState()
@@ -158,7 +158,7 @@ class Failures(Generic[K]):
         return state
 
     def forget(self, key: K) -> None:
-        """`key` succeeded, or its object is gone."""
+        """Drop the failure state of `key`, which succeeded or whose object is gone."""
         state = self.states.pop(key, None)
         if state is not None:
             self._remembered -= len(state.writes)
@@ -187,31 +187,31 @@ class Failures(Generic[K]):
 
 
 def is_own(cause: Version, writes: Mapping[Version, None]) -> bool:
-    """Whether `writes` contain the change to version `cause`, or the deletion that it reports."""
+    """Whether `writes` contain version `cause`, or the deletion of the object that `cause` names."""
     return cause in writes or (cause[0], "") in writes
 
 
 RETRY_RATE = 10.0
-"""Retries a second while runs fail: client-go's default."""
+"""Retries per second while runs fail: client-go's default."""
 
 BURST = 100
 """Retries that may begin at once after a quiet time: client-go's default."""
 
 OPEN = 100_000.0
-"""Retries a second: more than any queue can start."""
+"""A rate in retries per second: more than any queue can start."""
 
 _ROUNDING = 1e-6
 """The tolerance for a token that is almost complete, since its due time was computed with rounding."""
 
 
 class RetryRateLimit:
-    """Limits how many retries begin in a second while runs fail. Times are seconds of one monotonic clock."""
+    """Limits how many retries begin per second. Times are seconds of one monotonic clock."""
 
     def __init__(self, rate: float = RETRY_RATE) -> None:
-        """`rate`: the lowest rate, in retries a second. Raises RequestError if it is not a positive number."""
+        """`rate`: the lowest rate, in retries per second. Raises RequestError if `rate` is not a positive number."""
         if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 < rate < float("inf"):
-            raise RequestError(f"retry_rate must be the number of retries a second while runs fail, or None for no "
-                               f"limit, not {rate!r}")
+            raise RequestError(f"retry_rate must be a number of retries per second above 0, or None for no limit, not "
+                               f"{rate!r}")
         self._lowest = float(rate)
         self._rate = self._lowest
         self._tokens = float(BURST)
@@ -286,13 +286,13 @@ class Outcome:
     own: dict[Version, None] | None = None
     """After a failure: the versions that the run made itself. None means every version that its writes returned."""
     waits_beyond: frozenset[str] = frozenset()
-    """After a failure without a delay: the resourceVersions of the object that lead to no new run. Without this set,
+    """After a failure without a delay: the resourceVersions of the object that need no new run. Without this set,
     the events of the failed run's own writes would request its key again."""
     repeated: Repeated | None = None
     delays_requeue: bool = False
-    """The key is in a loop, so the next run waits, whatever requests it."""
+    """Whether the next run must wait, whatever requests it, because the key's runs trigger each other in a loop."""
     last_failure: object = None
-    """After a failure: the failure in the log's form, for the next run of this key (`LastFailure`)."""
+    """After a failure: the failure as it was logged (`LastFailure`), for the next run of this key."""
 
     @property
     def failed(self) -> bool:
@@ -336,29 +336,29 @@ class Run:
     depth = 0
     """The number of due keys that were left when this key was taken."""
     retry = False
-    """The run is a retry: only the last failure requested it."""
+    """Whether the run is a retry: nothing but the last failure requested it."""
     background = False
     in_a_row: tuple[Repeated, int] | None = None
     stop: StopToken | None = None
-    """The stop token of a run with a timeout. It is set when the time is up, or by the shutdown."""
+    """The stop token of a run with a timeout. The token is set when the time is up, or at shutdown."""
     writes = NO_WRITES
     triggered_itself = False
-    """The reconciler has triggered its own key during this run."""
+    """Whether the reconciler has triggered its own key during this run."""
     forgotten = False
-    """The object was deleted during the run, so the outcome does not apply to a successor of the same name."""
+    """Whether the object was deleted during the run, so that the outcome does not apply to its successor."""
     record: Record | None = None
     """The object that the run reconciles."""
     latest: Record | None = None
     """The object as the server returned it after the last write of this run."""
     reads: dict[Any, Any] | None = None
-    """The objects that the run has read as dependencies, with the values that matter (see `runtime.reads`)."""
+    """The dependencies that the run has read: each node, with the values that it needs (see `runtime.reads`)."""
     reads_over = False
-    """The run has ended: later reads in its context are not dependencies."""
+    """Whether the run has ended, so that later reads in its context are not dependencies."""
     ends_reads = False
-    """The object has been cleaned up, so it has no dependencies any more."""
+    """Whether the object has been cleaned up, so that it has no dependencies any more."""
     _subject: Subject | None = None
     quiet: Mapping[Version, None] = {}
-    """The versions of the object that the library itself wrote, based on the version that the run was given."""
+    """The object's versions that the library itself wrote, each on top of the version that the run knew."""
     waiting_for: tuple[str, ...] = ()
     """The children that are not ready, as text, in the order of the `waits_for` calls."""
 
@@ -400,15 +400,18 @@ class Run:
         return self._subject
 
     def has_nothing_new(self, record: Record) -> bool:
-        """Whether a run would only repeat the last failure, which waits for a change. This is so if that failure covers
-        the version of `record`, and only changes of that object and the failed runs' own writes requested this run."""
+        """Whether this run would only repeat the last failure, after which the key waits for a change.
+
+        True if `waits_beyond` contains the version of `record`, and if nothing requested this run except changes of the
+        object itself and the failed runs' own writes.
+        """
         return record.head.resource_version in self.waits_beyond and all(
             cause is not None and (cause[0] == record.head.uid or is_own(cause, self._written))
             for cause in self.causes)
 
     def looks_at(self, record: Record) -> None:
-        """Set the object of this run. If its generation or uid differs from that of the failed object, the failure
-        count is 0."""
+        """Set the object of this run. If its uid or generation differs from that of the last failure, the failure count
+        is reset to 0."""
         before, self.record, self._subject = self._subject, record, None
         if self.failures and before is not None and Subject.of(record).differs_from(before):
             self.failures, self.last_failure = 0, None
@@ -428,13 +431,13 @@ class Run:
         return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is repeated else 0
 
     def begins_write(self, ref: ObjectRef | None) -> None:
-        """This thread is about to write the object `ref` (None: a new object). Keeps the stored version, since the
-        watch may have replaced it by the time the answer arrives."""
+        """Record that this thread is about to write the object `ref` (None: a new object), with the object as stored
+        now. By the time the answer arrives, the watch may have replaced the stored object."""
         begun = (None, None) if ref is None else (ref.key, self.known(ref))
         self._own_writes().begun[threading.get_ident()] = begun
 
     def wrote(self, write: Write) -> None:
-        """The server answered a write of this run."""
+        """Record that the server answered a write of this run."""
         writes = self._own_writes()
         begun = writes.begun.pop(threading.get_ident(), None)
         known = begun is not None and begun[0] in (None, write.ref.key)
@@ -445,14 +448,14 @@ class Run:
             self.latest = record
 
     def is_given(self, uid: str, version: str) -> bool:
-        """Whether this version of the object was given to the run, or made by the library for the run."""
+        """Whether the run was given this version of its object, or the library made this version for the run."""
         record = self.record
         return record is not None and record.uid == uid and (
             record.resource_version == version or (uid, version) in self.quiet)
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library itself replaced version `before` of the object with `after` for this run. If the run knew
-        `before`, the change requests no further run."""
+        """Record that the library itself replaced version `before` of the object with `after` for this run. If the run
+        knew `before`, the change requests no further run."""
         if after != before and self.is_given(uid, before):
             self.quiet = {**self.quiet, (uid, after): None}
 
@@ -472,8 +475,8 @@ Execute = Callable[[Run], Outcome]
 
 
 def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
-    """All changes that led to `request`: `further` if other requests were merged into it, else its own cause if it has
-    one."""
+    """All changes that led to `request`: `further` if other requests were merged into `request`; otherwise the cause of
+    `request`, or nothing if an earlier run made the request."""
     if further is not None:
         return further
     return () if isinstance(request.reason, Requeued) else (request.cause,)
@@ -491,7 +494,7 @@ def begin_write(ref: ObjectRef | None) -> None:
 
 
 def is_triggered(key: Key) -> None:
-    """The program triggers `key` from this thread."""
+    """Record that the program triggers `key` from this thread."""
     run = current_run()
     if run is not None and run.key == key:
         run.triggered_itself = True
@@ -520,7 +523,7 @@ class EndedRun(NamedTuple):
     ended: float
     result: RunResult
     last_failure: object
-    """After a failure: the failure in the log's form (`LastFailure`)."""
+    """After a failure: the failure as it was logged (`LastFailure`)."""
 
 
 class RunHistory:
@@ -543,7 +546,7 @@ class RunHistory:
         """When the oldest of the slowest runs becomes older than `LATELY`."""
 
     def ended(self, run: Run, outcome: Outcome, now: float) -> None:
-        """`run` has ended at `now`."""
+        """Add `run`, which has ended at `now`."""
         took = now - run.started
         row = (run.key, run.request.reason, run.waited, took, now, outcome.result, outcome.last_failure)
         self.runs += 1
@@ -579,7 +582,7 @@ class RunHistory:
 
 
 LEAST = 0.1
-"""In seconds. If a key requests shorter delays in a row, its delay grows to this."""
+"""If a key requests shorter delays in a row, its delay grows to this many seconds."""
 
 CONFLICTS = 5
 """How many conflicts in a row are retried without counting as a failure."""

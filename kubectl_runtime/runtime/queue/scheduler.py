@@ -5,7 +5,7 @@ There is at most one entry per key, in one of four places:
     waiting   in the heap until `at`
     limited   due, but a retry that waits for the rate limit: oldest first
     ready     due, in the lane of its class, oldest due time first
-    held      due, but its key is running: set aside so that it blocks no other key; `release` puts it first in its lane
+    held      due, but its key is running: set aside to block no other key; `release` puts the entry first in its lane
 
     input            no entry      waiting                            limited                ready, held
     add(at)          -> waiting    earlier: moved, message replaced;  not a retry: -> ready  dropped: it runs now anyway
@@ -26,8 +26,8 @@ The *limit* makes debouncing safe. It is the minimum of the first trigger's time
 exact time that was requested. The limit only decreases and `at` never exceeds it, so a key that is triggered without
 end still runs.
 
-Entries that leave a lane or the heap remain there as stale items. Stale items are skipped, and swept out before they
-outnumber the live items.
+An entry that leaves its lane or the heap is not removed at once: its item remains as a stale item. Stale items are
+skipped, and are removed before they outnumber the live items.
 """
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ FEW = 64
 
 
 class Lane(Generic[K, M]):
-    """The entries at one place, in the order of their arrival: ready entries of one class, for example."""
+    """The entries in one place, in the order of their arrival; for example, the ready entries of one class."""
 
     __slots__ = ("_is_background", "_place", "items", "left")
 
@@ -96,7 +96,7 @@ class Lane(Generic[K, M]):
         return len(self.items) - self.left
 
     def pop(self) -> Entry[K, M] | None:
-        """Take out the entry that has waited longest; None if no entry waits."""
+        """Remove and return the entry that has waited longest; None if no entry waits."""
         items, place, background = self.items, self._place, self._is_background
         while items:
             entry = items.popleft()
@@ -106,8 +106,8 @@ class Lane(Generic[K, M]):
         return None
 
     def first(self, most: int) -> list[Entry[K, M]]:
-        """Up to `most` waiting entries, the longest wait first. Looks at no more than four times as many items, so it
-        may return too few if many items are stale."""
+        """Up to `most` entries of this lane, the longest wait first. Examines at most `4 * most` items, so the result
+        may have fewer entries if many items are stale."""
         return [entry for entry in islice(self.items, 4 * most) if self._belongs(entry)][:most]
 
     def leave(self) -> None:
@@ -266,7 +266,7 @@ class Scheduler(Generic[K, M]):
             return entry
 
     def release(self, key: K) -> None:
-        """The run of `key` has ended. An entry of `key` that was held becomes the next of its class."""
+        """Record that the run of `key` has ended. A held entry of `key` becomes the first in its lane."""
         entry = self._entries.get(key)
         if entry is not None and entry.place == HELD:
             entry.place = READY
@@ -279,7 +279,7 @@ class Scheduler(Generic[K, M]):
         entry = self._entries.get(key)
         if entry is None or entry.place not in (READY, HELD):
             return
-        place, entry.place = entry.place, GONE  # before `leave`, which may sweep out entries that left the lane
+        place, entry.place = entry.place, GONE  # set before `leave`, which may remove the stale items
         if place == READY:
             self._lane_of(entry).leave()
         # A new entry, since the old one may have stale items in both lanes.
@@ -313,7 +313,7 @@ class Scheduler(Generic[K, M]):
         return dropped
 
     def ready_count(self, now: float) -> int:
-        """How many entries are ready. Includes keys that have started to run since; `pop_due` checks for them."""
+        """How many entries are ready, including entries whose key is running now (only `pop_due` sets these aside)."""
         if self._heap or self._limited.items:
             self._promote(now)
         urgent, background = self._urgent, self._background
@@ -338,7 +338,7 @@ class Scheduler(Generic[K, M]):
         self._place(entry, now)
 
     def _join(self, entry: Entry[K, M], message: M, background: bool) -> None:
-        """A request that is not a retry joins an entry."""
+        """Merge a request that is not a retry into `entry`."""
         self.waiting_retries -= entry.retry and entry.place == WAITING
         entry.retry = False
         if entry.background and not background:
@@ -361,8 +361,8 @@ class Scheduler(Generic[K, M]):
             self._compact()
 
     def _place(self, entry: Entry[K, M], now: float) -> None:
-        """Put an entry that is new, or has a new time, in its place."""
-        entry.item = NO_ITEM  # first, since its old item in the heap must not move it to a lane as well
+        """Put an entry that is new, or has a new time, into the heap or a lane."""
+        entry.item = NO_ITEM  # set first: a stale item in the heap must not move the entry to a lane as well
         if entry.at <= now:
             if self._heap or self._limited.items:
                 self._promote(now)  # entries that were due before this one go first

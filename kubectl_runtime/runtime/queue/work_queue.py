@@ -23,7 +23,7 @@ key waits):
                                                                      them are own events of the run
 
 A trigger for a deleted object acts as `forget`: it drops the count and the slot, and a run in progress leaves no state
-behind. A new object of that name is a new trigger. Keys that move to another replica are forgotten as well.
+behind. A new object of the same name triggers a run as usual. Keys that move to another replica are forgotten as well.
 
 With a `KeyRate`, a key that has used up its runs waits for the next allowed time: `finish` moves the scheduled entry to
 that time, and triggers join the entry. Runs are counted by name, so a deletion does not reset the count.
@@ -35,7 +35,7 @@ request no run.
 
 `close` drops everything pending and refuses later requests; runs in progress may still finish.
 
-`QueueLook` is a snapshot of a queue for people: the number of keys in each state, and some rows for each state. Taking
+`QueueLook` is a snapshot of a queue for display: the number of keys in each state, and some rows for each state. Taking
 it costs time in proportion to the rows and the runs in progress, not to the number of keys.
 """
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RunningRow(NamedTuple):
     waited: float
     attempt: int
     last_failure: object
-    """The failure before this run in the log's form (`LastFailure`); None if there was no failure."""
+    """The failure before this run, as it was logged (`LastFailure`); None if there was no failure."""
 
 
 class ScheduledRow(NamedTuple):
@@ -204,7 +204,7 @@ class KeyRate(msgspec.Struct, frozen=True):
 
 
 class KeyRates:
-    """The start times of each key's last runs, as a KeyRate needs them. Pure; the owner passes the time."""
+    """Applies a KeyRate: stores the start times of each key's last runs. Pure; the owner passes the time."""
 
     def __init__(self, rate: KeyRate) -> None:
         self._runs, self._per = rate.runs, seconds(rate.per)
@@ -216,7 +216,7 @@ class KeyRates:
         return len(self._began)
 
     def began(self, key: Key, now: float) -> list[Key]:
-        """A run of `key` begins. Forgets keys that are free again, and returns them."""
+        """Record that a run of `key` begins. Drops some keys whose last run is older than `per`, and returns them."""
         times = self._began.pop(key, None) or deque(maxlen=self._runs)
         times.append(now)
         self._began[key] = times
@@ -343,7 +343,7 @@ class WorkQueue:
         if entry is None:
             return None
         key = entry.key
-        # Positional, since Python makes a dict for keyword arguments.
+        # Positional arguments, since Python makes a dict for keyword arguments.
         self._running[key] = run = Run(key, entry.message, self._failing.get(key), now, now - entry.at, entry.further,
                                        entry.retry, entry.background, self._repeated.get(key))
         if self._rates is not None:
@@ -407,8 +407,8 @@ class WorkQueue:
             moved.further = entry.further
 
     def abandon(self, run: Run) -> None:
-        """A defect ended `run` without an outcome: free the run's key."""
-        if self._running.get(run.key, run) is run:  # else the run has ended and the key runs again
+        """Free the key of `run`, which an internal error ended without an outcome."""
+        if self._running.get(run.key, run) is run:  # otherwise another run of the key is in progress
             self._running.pop(run.key, None)
             self._scheduler.release(run.key)
 
@@ -439,7 +439,7 @@ class WorkQueue:
         return self._scheduler.clear()
 
     def _join(self, entry: Entry[Key, ReconcileRequest], cause: Version | None) -> None:
-        """Another trigger joins an entry."""
+        """Record `cause` as a further cause of `entry`, into which another trigger is merged."""
         causes = entry.further
         if not self._wrote and entry.key not in self._running:
             entry.further = causes or _STRANGE
