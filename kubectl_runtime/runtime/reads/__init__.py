@@ -1,1 +1,1 @@
-"""Dependencies of objects on the objects that their runs read, and the runs that a change triggers."""
+"""Dependencies: the objects that runs have read, and the objects that run again when such an object changes."""

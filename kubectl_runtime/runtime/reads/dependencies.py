@@ -4,16 +4,16 @@
     Node       something that was read: one object by its name, or a selection of objects by namespace and labels
     Shelf      the nodes of one watch, and the contents that are kept for them
 
-A node has the newest known state of its objects: `members`, with the version of each object. The state comes from two
-sources, answers and the watch:
+A node stores the newest known state of its objects: `members`, with the version of each object. The state comes from
+two sources, the answers to reads and the watch:
 
     input                                         the node's state
     answer to a read of this node                 replaced by the answer, unless the state has changed since the read
                                                   began, or the watch has already passed the answer
     the watch shows the known state               unchanged
-    the watch shows an older state than an answer unchanged: the watch is behind
+    the watch shows a state older than an answer  unchanged: the watch is behind
     the watch shows any other state               replaced by what the watch shows
-    a complete list, as new as the answers        replaced by the list
+    a complete list, not older than the answers   replaced by the list
 
 Each change of the state increments `revision`, and triggers every reader that has seen another revision. A reader that
 depends only on a value is triggered when the object appears, is deleted, or is replaced by a new object of the same
@@ -61,21 +61,21 @@ class Seen(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The values that a reader depends on: those of its last successful run, and those of the run since then."""
+    """The values that a reader depends on: the values of its last successful run, and those of its latest run."""
 
     good: tuple[Seen, ...] = ()
     added: tuple[Seen, ...] = ()
 
 
 class Moved(NamedTuple):
-    """A node's state has changed at the object `key`, and `readers` depend on this object."""
+    """The state of the object `key` in a node has changed. `readers` are the readers to trigger."""
 
     node: Node
     key: Key
     what: str
     """`CHANGED`, `APPEARED` or `WENT`."""
     cause: Identity | None
-    """The new state, or the last state of a deleted object."""
+    """The object's new identity, or its last identity if it was deleted."""
     readers: list[Key]
 
 
@@ -131,14 +131,14 @@ class Shelf:
         """The nodes whose state is newer than the watch."""
 
     def one(self, key: Key) -> Node:
-        """The node of one object; made if it does not exist."""
+        """The node of one object, created on first use."""
         node = self.singles.get(key)
         if node is None:
             node = self.singles[key] = Node(self, key)
         return node
 
     def all_of(self, namespace: str | None, selector: Selector) -> Node:
-        """The node of a selection; made if it does not exist."""
+        """The node of a selection, created on first use."""
         name = (namespace, str(selector))
         node = self.selections.get(name)
         if node is None:
@@ -157,12 +157,11 @@ class Shelf:
 
     def answered(self, node: Node, before: int, found: Mapping[Key, Identity], shown: Shown, floor: str = "", *,
                  progress: str = "", besides: Key | None = None) -> tuple[list[Moved], bool]:
-        """A read of the node was answered with `found`. When the read began, the node's revision was `before`.
+        """Record that a read of the node returned `found`. `before`: the node's revision when the read began.
 
-        `floor`: the version of the answer as a whole, if it has a version. `progress`: the version up to which the
-        watch has shown everything. `besides`: the reader that made the request, which its own answer does not trigger.
-        Returns the changes, and whether the answer is the node's current state. If it is not, the state has changed
-        since the read.
+        `floor`: the resourceVersion of the list, if the answer is a list. `progress`: the version up to which the watch
+        has shown everything. `besides`: the reader that made the request; its own answer does not trigger it. Returns
+        the changes, and whether `found` is the node's current state (False if the state has changed since the read).
         """
         if node.revision != before and node.members != found and not _is_newer(node, found):
             return [], False
@@ -183,14 +182,15 @@ class Shelf:
             self.contents[key] = record
 
     def held(self, key: Key, identity: Identity) -> Record | None:
-        """The content of exactly this state; None if it is not kept."""
+        """The content of the object in exactly this state; None if this content is not kept."""
         record = self.contents.get(key)
         return record if record is not None and (record.head.uid, record.head.resource_version) == identity else None
 
     # What the watch shows
 
     def touched(self, key: Key, now: Record | None, gone: str | None = None) -> list[Moved]:
-        """The watch has shown `key`, stored as `now`. `gone`: the uid of a deleted object. Returns the changes."""
+        """Process a watch event for `key`. `now`: the record stored now. `gone`: the uid of a deleted object. Returns
+        the changes."""
         moved: list[Moved] = []
         single = self.singles.get(key)
         nodes: Iterable[Node] = () if single is None else (single,)
@@ -204,8 +204,8 @@ class Shelf:
         return moved
 
     def completed(self, stored: Callable[[Key], Record | None], version: str) -> list[Moved]:
-        """A list of this version is complete and stored. If a node's state was newer than the watch and the list is at
-        least as new, the node takes its state from the list. Returns the changes."""
+        """Record that the store holds a complete list of this version. Nodes whose state was newer than the watch take
+        their state from the list if the list is at least as new. Returns the changes."""
         moved: list[Moved] = []
         listed = number_of(version)
         for node in [*self._behind]:
@@ -224,21 +224,22 @@ class Shelf:
     # Values
 
     def to_compare(self, key: Key) -> list[tuple[Key, Wanted]]:
-        """The readers of an unsure object whose values must be compared, and the values that they have seen."""
+        """The readers whose values of the changed object must be compared, each with the values that it has seen."""
         node = self.singles.get(key)
         if node is None:
             return []
         return [(reader, wanted) for reader, wanted in node.values.items() if node.readers.get(reader) != node.revision]
 
     def compared(self, key: Key, identity: Identity, results: Iterable[tuple[Key, Wanted, bool]]) -> Moved | None:
-        """The object's values in this state were compared with those seen. A result tells whether any value differs."""
+        """Record which readers have seen other values than the object has in state `identity`. Returns the readers to
+        trigger, if any. Each result has a reader, the values that it has seen, and whether any of these differ."""
         node = self.singles.get(key)
         if node is None:
             return None
         readers = []
         for reader, wanted, differs in results:
             if node.values.get(reader) is not wanted:
-                continue  # the reader has read again since
+                continue  # the reader has read the object again in the meantime
             if differs:
                 readers.append(reader)
             elif node.members.get(key) == identity:
@@ -281,7 +282,7 @@ class Shelf:
         return self._set(node, key, identity, None, besides)
 
     def _is_behind(self, node: Node, key: Key, now: Record | None, gone: str | None) -> bool:
-        """Whether the watch shows an older state of the key than an answer that the node has taken."""
+        """Whether the watch shows an older state of the key than the answer that the node's state comes from."""
         ahead = node.ahead.get(key)
         if ahead is None:
             return False
@@ -363,12 +364,12 @@ class Dependencies:
         return len(self.nodes_of)
 
     def first(self, most: int) -> list[tuple[Key, tuple[Node, ...]]]:
-        """Up to `most` readers, and the nodes that each has read."""
+        """Up to `most` readers, each with the nodes that it has read."""
         return [row for row, _ in zip(self.nodes_of.items(), range(most), strict=False)]
 
     @staticmethod
     def begin(reader: Key, node: Node) -> None:
-        """`reader` is about to read the node."""
+        """Record that `reader` is about to read the node."""
         node.readers.setdefault(reader, PENDING)
 
     @staticmethod
@@ -379,7 +380,7 @@ class Dependencies:
         before = node.readers.get(reader)
         if seen is None:
             node.values.pop(reader, None)
-        elif before == PENDING or reader in node.values:  # else its last successful run depends on everything
+        elif before == PENDING or reader in node.values:  # otherwise its last successful run read the whole object
             node.values[reader] = Wanted(node.values.get(reader, Wanted()).good, seen)
         node.readers[reader] = node.revision if current else OUTDATED
         return not current and before != OUTDATED
@@ -409,12 +410,14 @@ class Dependencies:
                 self.nodes_of.pop(reader, None)
 
     def forget(self, reader: Key, nodes: Iterable[Node] | None = None) -> None:
-        """The object is gone, or belongs to another replica. `nodes`: reads of its run that were not settled."""
+        """Forget a reader that is gone or belongs to another replica. `nodes`: what its run read, if not yet
+        settled."""
         for node in (*self.nodes_of.pop(reader, ()), *(nodes or ())):
             self._leave(reader, node)
 
     def abandon(self, shelf: Shelf, namespaces: frozenset[str] | None = None) -> list[Key]:
-        """Drop the nodes in namespaces (None for all) that a watch no longer covers. Returns the nodes' readers."""
+        """Drop the nodes in these namespaces (None for all), which a watch no longer covers. Returns the nodes'
+        readers."""
         nodes = dict.fromkeys(node for node in shelf.nodes() if namespaces is None or (
             node.namespace if node.key is None else node.key[0]) in namespaces)
         readers = dict.fromkeys(reader for node in nodes for reader in node.readers)

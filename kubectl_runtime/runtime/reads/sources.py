@@ -2,17 +2,17 @@
 
     Target    a kind, and where it is watched
     Source    a watch, or a scope that must not be watched, and the nodes that the watch keeps up to date
-    Watches   how a controller takes, starts and gives back its watches
+    Watches   how a controller takes, starts and releases its watches
     Sources   finds or makes the source for a read
 
 Which watch serves a read:
 
-    the controller watches whole objects in that scope   this watch, which also has their contents
+    the controller watches whole objects in that scope   this watch, whose store has the contents too
     the controller reads all namespaces                  a watch of metadata only, of the whole cluster
     the controller has fixed namespaces                  a watch of metadata only, of the namespace that is read
     the controller has a changing set of namespaces      a watch of metadata only, of the whole set; for a namespace
                                                          that is not in the set now, a watch of that namespace
-    the watch is refused (403) and never had a list      a watch for each name that is read, at most `SINGLE_WATCHES`;
+    the watch is refused (403) before its first list     a watch for each name that is read, at most `SINGLE_WATCHES`;
                                                          further names, and names that are refused, are read each time,
                                                          and their changes trigger nothing: a warning names the missing
                                                          RBAC rule
@@ -54,7 +54,7 @@ CHOSEN = "*"
 
 
 class Watched(NamedTuple):
-    """A watch that serves reads: the controller's share, the watch's name, and whether it stores whole objects."""
+    """A watch that serves reads: the controller's `Share`, the watch's name, and whether it stores whole objects."""
 
     share: Share
     name: str
@@ -78,7 +78,7 @@ class Watches(Protocol):
 
 
 class Target:
-    """A kind that is read: its class and resource, its name for texts, and the sources that watch it."""
+    """A kind that is read: its class and resource, its name in messages, and the sources that watch it."""
 
     __slots__ = ("kind", "namespaced", "resource", "sources", "word")
 
@@ -91,7 +91,7 @@ class Target:
         """The sources by namespace, name and fields."""
 
     def name_of(self, key: Key, reader: Key | None = None) -> str:
-        """The name of an object for texts: `secret/x`, with the namespace if it is not the reader's namespace."""
+        """An object's name in messages: `secret/x`, or `secret/ns/x` if the reader is not in the object's namespace."""
         namespace = key[0]
         inside = namespace is None or (reader is not None and reader[0] == namespace)
         return f"{self.word}/{key[1]}" if inside else f"{self.word}/{namespace}/{key[1]}"
@@ -147,7 +147,7 @@ class Source:
         self.refused = False
         """Whether the server refuses the watch."""
         self.ended = False
-        """Whether the watch was given back."""
+        """Whether the watch was released."""
         self.connected = False
         self.arrived: Callable[[], None] = _nothing
 
@@ -210,7 +210,7 @@ class Sources:
         """Held while a watch is made."""
 
     def renew(self) -> None:
-        """Make a new lock. Only for the child of a fork, since a thread of the parent may have held the old lock."""
+        """Make a new lock. Only for a forked child process, since a thread of the parent may have held the old lock."""
         self._making = threading.RLock()
 
     def declared(self, target: Target) -> list[Source]:
@@ -230,11 +230,11 @@ class Sources:
         """The target of a kind. Raises like `target_of`."""
         try:
             known = self._targets.get(kind)
-        except TypeError:  # not hashable, so it is not a kind
+        except TypeError:  # `kind` is not hashable, so it cannot be a kind
             known = None
         if known is None:
             made = target_of(kind)
-            with self._making:  # one target per resource, whatever class is read
+            with self._making:  # targets of one resource share their sources, whatever class is read
                 made.sources = next((one.sources for one in self._targets.values() if one.resource == made.resource),
                                     made.sources)
                 known = self._targets.setdefault(kind, made)
@@ -247,7 +247,7 @@ class Sources:
         return sorted(self._namespaces) if target.namespaced and self._namespaces else (None,)
 
     def foresee(self, target: Target) -> None:
-        """Report the permissions that the watch of this kind needs, since no run uses them itself."""
+        """Report the permissions that the watch of this kind needs, since the watch's requests belong to no run."""
         if listeners:
             for place in self.places(target):
                 foresee(Place(target.resource, None if place == CHOSEN else place), "get", "list", "watch")
@@ -327,8 +327,8 @@ class Sources:
         return records, version
 
     def unused(self) -> list[Source]:
-        """Remove and return the sources that no object reads any more: of single names, of fields, and of namespaces
-        outside the selection. The lock of the dependencies must be held."""
+        """Remove and return the sources that no object reads any more, among the sources for single names, for field
+        selectors, and for namespaces outside the selection. The lock of the dependencies must be held."""
         unused: list[Source] = []
         if not (self._singles or self._by_fields or self._chosen is not None):
             return unused

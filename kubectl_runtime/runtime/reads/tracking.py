@@ -1,4 +1,4 @@
-"""`Reads`: reads by the runs of one controller, answered from memory, and the objects that run again after a change.
+"""`Reads`: answers the reads of one controller's runs from memory, and runs the readers again after a change.
 
     ctx.read, ctx.read_all   answered from a watch's store and the contents kept beside the store, else by a request;
                              either way the read becomes a dependency of the run's object
@@ -6,9 +6,9 @@
     a value was requested    see `Values`
     a run ends               see `Dependencies`
 
-A read before the watch has its first list makes a request, so no read waits for the list. The answer and the watch's
-events may arrive in any order. Safe to use from any thread; a read blocks for one request at most. One lock guards the
-dependencies; no request is made and no user code runs while the lock is held.
+Before the watch's first list is complete, reads make requests, so no read waits for the list. The answer and the
+watch's events may arrive in any order. Safe to use from any thread; a read blocks for one request at most. One lock
+guards the dependencies; no request is made and no user code runs while the lock is held.
 """
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Reads:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks. Only for the child of a fork, since a thread of the parent may have held the old locks."""
+        """Make new locks. Only for a forked child process, since a thread of the parent may have held the old locks."""
         self._lock = threading.Lock()
         self.sources.renew()
         self.values.renew(self._lock)
@@ -100,12 +100,12 @@ class Reads:
         return [source.watched.name for source in sources if source.watched is not None and not source.refused]
 
     def connect(self, kind: Any, arrived: Callable[[str], None]) -> list[Watched]:
-        """Connect the watches of a declared kind. `arrived` is called with the name of a watch once it is complete, or
-        is refused."""
+        """Connect the watches of a declared kind. `arrived` is called with the name of each watch once the first list
+        of the watch is complete or refused."""
         target, found = self.sources.target(kind), []
         for source in [*target.sources.values()]:
             if source.watched is None or source.name or source.fields or source.connected:
-                continue  # connected: runs have already read the kind, or it was also declared as another class
+                continue  # if connected, runs have already read the kind, or another class of it was declared
             source.arrived = partial(arrived, source.watched.name)
             self._connect(source)
             found.append(source.watched)
@@ -114,7 +114,7 @@ class Reads:
     # --- reads ------------------------------------------------------------------------------------------------------
 
     def read(self, run: Run, kind: Any, which: str | ObjectRef, value: Value | None) -> Any:
-        """Read an object for this run; None if it does not exist. Blocks for one request at most."""
+        """Read an object for this run; None if the object does not exist. Blocks for one request at most."""
         target = self.sources.target(kind)
         self.sources.foresee(target)
         key = key_of_read(run, target, which)
@@ -138,7 +138,8 @@ class Reads:
         self.sources.foresee(target)
         selector, text = Selector.of(labels), field_selection(fields) or ""
         if namespace is not None and not target.resource.namespaced:
-            raise RequestError(f"read_all: {target.resource.kind} is cluster-scoped: it has no namespace")
+            raise RequestError(f"read_all: {target.resource.kind} is cluster-scoped, so namespace must be None, not "
+                               f"{namespace!r}")
         found: list[Record] = []
         for place in [namespace] if namespace else self.sources.places(target):
             found += self._read_all(run, target, None if place == CHOSEN else place or None, selector, text)
@@ -282,7 +283,7 @@ class Reads:
                         for reader in readers])
 
     def _failed(self, source: Source, error: BaseException) -> None:
-        """An attempt of a watch failed. If the watch is forbidden and was never complete, it is given up."""
+        """Process a failed attempt of a watch. If the watch is forbidden and was never complete, release the watch."""
         if not isinstance(error, ApiError) or error.code != 403 or source.state.ready or source.watched is None:
             return
         with self._lock:
@@ -296,7 +297,7 @@ class Reads:
                        "not allowed to watch %s, so changes of the objects that are read trigger nothing: grant list "
                        "and watch of %s (%s)", resource.full_name, resource.full_name, error)
         else:
-            self._logger.info("not allowed to watch all %s; watching each object that is read by its name",
+            self._logger.info("not allowed to watch all %s; watching only the objects that are read, each by its name",
                               resource.full_name)
         self._watches.drop(source.watched, "it is not allowed")
         source.arrived()
@@ -364,8 +365,8 @@ class Reads:
     # --- runs -------------------------------------------------------------------------------------------------------
 
     def end(self, run: Run, outcome: Outcome) -> None:
-        """A run has ended: its reads replace the earlier reads of its object, or are added to them. Must be called if
-        the run has read anything, or if its object is one of the `readers`."""
+        """Record the end of a run. After a success, its reads replace the earlier reads of its object; after a failure,
+        its reads are added to them. Must be called if the run has read anything, or if its object is in `readers`."""
         with self._lock:
             nodes = run.reads
             good = outcome.error is None and outcome.repeated is not Repeated.CONFLICT
@@ -377,7 +378,7 @@ class Reads:
         self.tidy()
 
     def check(self) -> None:
-        """The dispatcher's regular check: call `tidy` if it is due."""
+        """Call `tidy` if it is needed. The dispatcher calls this method regularly."""
         if self.untidy:
             self.tidy()
 
@@ -392,14 +393,14 @@ class Reads:
             self._watches.drop(source.watched, "nothing reads it any more")
 
     def forget(self, key: Key) -> None:
-        """The object was deleted, or belongs to another replica."""
+        """Forget the reads of an object that was deleted or belongs to another replica."""
         if key in self.readers:
             with self._lock:
                 self._dependencies.forget(key)
-                self.untidy = True  # give back watches later, since the caller may hold a lock
+                self.untidy = True  # release watches later, since the caller may hold a lock
 
     def forget_all(self, of: Callable[[Key], bool]) -> None:
-        """The objects for whose keys `of` is true belong to another replica."""
+        """Forget the reads of the objects for whose keys `of` is true; they belong to another replica."""
         with self._lock:
             readers = [*self._dependencies.nodes_of]
         for key in readers:

@@ -99,7 +99,7 @@ class Values:
         self.renew(lock)
 
     def renew(self, lock: threading.Lock) -> None:
-        """Use another lock. Only for the child of a fork."""
+        """Use another lock. Only for a forked child process."""
         self._lock = lock
         self._changed = threading.Condition(lock)
 
@@ -139,7 +139,7 @@ class Values:
             return max(0.0, min(wait.due for wait in self._unsure.values()) - self._clock.monotonic())
 
     def serve(self) -> None:
-        """Step until the controller stops. Blocks."""
+        """Call `step` until the controller stops. Blocks."""
         forget = self._draining.on_set(self._wake)
         try:
             while not self._draining.is_set():
@@ -153,7 +153,7 @@ class Values:
             forget()
 
     def step(self) -> bool:
-        """Compare the values of one changed object, reading its content if needed. Returns False if there is none."""
+        """Compare the values of one changed object, reading its content if needed. Returns False if none is due."""
         now = self._clock.monotonic()
         with self._lock:
             found = next((item for item in self._unsure.items() if item[1].due <= now), None)
@@ -177,7 +177,7 @@ class Values:
         return True
 
     def _again(self, source: Source, key: Key, wait: _Wait, error: BaseException) -> None:
-        """The content could not be read. Try again later; if reading is forbidden, trigger the readers instead."""
+        """Schedule another attempt to read the content. If reading is forbidden, trigger the readers instead."""
         target = source.target
         if isinstance(error, ApiError) and error.code in (401, 403):
             with self._lock:
@@ -229,7 +229,7 @@ class Values:
 
 
 def object_of(target: Target, record: Record) -> Any:
-    """The object that a reader gets."""
+    """The object that a read of `record` returns."""
     if record.problem is not None:
         return InvalidObject(record)  # like `Api.get`: reading its content raises the error
     return target.kind.from_record(record)
