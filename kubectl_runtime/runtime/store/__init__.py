@@ -1,1 +1,1 @@
-"""Watch events into a store: the reflector, the store, its writer and its indexes."""
+"""Storing the objects of a watch: the reflector, the store, the store's writer and its indexes."""

@@ -1,8 +1,8 @@
 """The indexes of a store: for each function, the values of every key and the keys of every value.
 
-    declare    the writer computes its values from then on; reads do not use it yet
+    declare    add an index: the writer computes its values from then on, but reads do not use the index yet
     put, drop  set or remove the values of one key
-    complete   reads use it
+    complete   mark an index as complete: reads use the index from then on
     forget     remove the indexes of a scope
 
 An index has a name and a scope. The scope is the `Store` to which the index was added, since several stores may read
@@ -10,8 +10,8 @@ the state of one watch and each may have its own `by_node`. Not thread-safe: the
 `values_of`, which calls the user's function. `epoch` counts declarations, so that a writer notices an index that was
 declared after the writer computed its values.
 
-Hashing a value, and comparing it with the same object's other values, happens outside the lock. Comparing it with other
-objects' values needs the lock. If the value's `==` or `hash` fails under the lock, the value is left out and `put`
+Hashing a value, and comparing it with the same object's other values, happens outside the lock. Comparing the value
+with other objects' values needs the lock. If its `==` or `hash` fails under the lock, the value is left out and `put`
 returns the error. `put` never raises, since a half-written store would be worse than an index that lacks a value.
 """
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Indexes:
         self._keys: dict[IndexName, dict[Hashable, set[Key]]] = {}
 
     def declare(self, name: IndexName, function: IndexFunction) -> None:
-        """Begin an index; reads use it after `complete`."""
+        """Add an index, which reads use only after `complete`."""
         self._buckets[name] = {}
         self._keys[name] = {}
         self._guards = {**self._guards, name: Guard(f"index {name[1]}", clock=self._clock)}
@@ -62,7 +62,7 @@ class Indexes:
         self.epoch += 1
 
     def complete(self, name: IndexName) -> None:
-        """The index has every object of the store."""
+        """Mark the index as complete: it now has every object of the store."""
         self._complete.add(name)
 
     def is_declared(self, name: IndexName) -> bool:
@@ -74,7 +74,7 @@ class Indexes:
         return name in self._complete
 
     def forget(self, scope: object) -> None:
-        """Drop the indexes of this scope."""
+        """Remove the indexes of this scope."""
         gone = [name for name in self.functions if name[0] is scope]
         for name in gone:
             del self._buckets[name], self._keys[name]
@@ -109,8 +109,8 @@ class Indexes:
             self._remove(name, key)
 
     def values_of(self, name: IndexName, function: IndexFunction, record: Record) -> Values:
-        """The values that the user's function returns for an object; none if the function raises, which is logged. Must
-        be called without the lock."""
+        """The values that the user's function returns for an object. If the function raises, the error is logged, and
+        no values are returned. Must be called without the lock."""
         return self._guards.get(name, self._undeclared).call((), _described, _checked_values, function, record)
 
     def report(self, problems: Iterable[BaseException | None]) -> None:

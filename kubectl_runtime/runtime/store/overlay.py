@@ -4,31 +4,32 @@ An entry keeps what the server returned for a write of one key:
 
     shown     the object, as the store keeps objects; reads see it instead of the watched object
     hidden    the selector does not match the object (any more); reads see nothing
-    gone      it was deleted; reads see no object with this uid
-    unknown   the version is known, but not the content in the store's form (a scale, for example); reads see the
-              watched object
+    gone      the object was deleted; reads see no object with this uid
+    unknown   the version is known, but the answer lacks the content that the store keeps (a scale, for example); reads
+              see the watched object
 
     input                        effect on the entry
-    write                        made, unless the store has seen that version, a newer one, or the deletion; or a newer
-                                 write, or a deletion of this uid, already has an entry
-    deletion                     made, unless the store has seen the deletion; or the store or an entry has another uid,
-                                 which may be a successor (not if its stored version is below the deletion's)
-    event of the key             dropped if the event is at least as new as the write, deletes the object of a deletion
-                                 entry, or is about a newer object of another uid
-    progress to a version        a write's entry is dropped unless it is newer (a watch shows changes in the order of
-                                 their versions)
-    complete list                dropped if the list's request began after the answer, or the list's version is at least
-                                 as new; a deletion's entry stays while an older list still shows the object
+    write                        made, unless the store has seen that version, a newer version or the deletion, or the
+                                 key's present entry is for a newer write or for a deletion of this uid
+    deletion                     made, unless the store has seen the deletion, or the present entry or the stored object
+                                 has another uid and may be a successor (a stored object of a lower version is not)
+    event of the key             dropped if the event is at least as new as the write, if the event deletes the object
+                                 of a deletion's entry, or if the event is about a newer object of another uid
+    progress to a version        a write's entry is dropped unless the write is newer (a watch shows changes in the
+                                 order of their versions)
+    complete list                dropped if the list's request began after the write was answered, or the list's version
+                                 is at least as new; a deletion's entry stays while an older list still shows the object
 
 If a list that drops an entry lacks the written object, or has another uid for it, the object was deleted unseen: `lost`
 returns the object, so that its deletion is delivered. Two signs show that the server's data was restored from a copy
-older than the write: the watch passes the version of the write without an event of the key, or such a list shows the
-state before the write. The entry is then added to `unseen`, and its deletion or former state is delivered.
+older than the write: the watch passes the version of the write without an event of the key, or a list that drops the
+entry shows the state before the write. The entry is then added to `unseen`, and its deletion or former state is
+delivered.
 
 Versions are compared as Kubernetes defines since 1.35: as decimal numbers, for one kind on one server. Versions of
 another form cannot be compared, so no entry is made that only a comparison could remove. The answer to a deletion has
-no version; if neither the store nor a write of this process knew the object, the first sign of another uid drops the
-entry.
+no version. If neither the store nor a write of this process knew the object, the deletion's entry is dropped as soon as
+the watch shows another uid under this name.
 
 An `Overlay` is not thread-safe: the store's lock guards it. It runs no user code.
 
@@ -86,9 +87,9 @@ class Own(msgspec.Struct):
     known: bool = True
     gone: bool = False
     last: Record | None = None
-    """The last state that the store would have kept. Observers get it if the object turns out to be deleted."""
+    """The last state that the store would have kept. Observers receive this state if the object was deleted unseen."""
     predecessors: tuple[Record, ...] = ()
-    """The last states of earlier objects of this name that this process wrote and that were deleted since."""
+    """The last states of earlier objects of this name that this process wrote and that have since been deleted."""
     mark: int = 0
     """The number of the write. If `count` was at least this number when a list began, the list began after the answer.
     """
@@ -125,7 +126,7 @@ class Overlay:
     # Writes
 
     def wrote(self, key: Key, own: Own, stored: Record | None) -> Record | None:
-        """This process wrote the object `key`; `stored` is the object as the watch knows it.
+        """Record that this process wrote the object `key`. `stored`: the object as the watch last delivered it.
 
         Returns the object if it is now known to have been deleted unseen: the watch is ahead of the write and has
         neither the object nor its deletion.
@@ -195,7 +196,7 @@ class Overlay:
         self.seen.pop(key, None)
 
     def _see(self, key: Key, own: Own, stored: Record | None) -> None:
-        """Decide whether reads must consult the entry, now that the watch has `stored` for the key."""
+        """Decide whether reads must consult the entry, given that the watch has stored `stored` under the key."""
         if own.known and (own.record is not None or stored is not None):
             self.seen[key] = own
         else:
@@ -226,7 +227,7 @@ class Overlay:
             self._due.clear()
 
     def progressed(self, version: str) -> None:
-        """The watch has shown everything up to `version`."""
+        """Record that the watch has shown everything up to `version`."""
         if version:
             self.shown = version
             if self.entries:
@@ -248,7 +249,7 @@ class Overlay:
 
     def lost(self, new: Mapping[Key, Record], old: Mapping[Key, Record], version: str,
              mark: int | None) -> list[Record]:
-        """The written objects that were deleted before the store had them, as a complete list of `version` shows.
+        """The written objects that were deleted before the store had them, as a complete list of `version` proves.
 
         `mark`: the `count` when the list's request began; None if the list may be older than its request.
         """
@@ -267,14 +268,14 @@ class Overlay:
         return missing
 
     def listed(self, new: Mapping[Key, Record], vanished: Iterable[Record], version: str, mark: int | None) -> None:
-        """A list has replaced all stored objects. Arguments as for `lost`; `vanished`: the stored and the written
-        objects that were deleted, as the list shows."""
+        """Record that a list has replaced all stored objects. Arguments as for `lost`; `vanished`: the stored and the
+        written objects that the list proves to be deleted."""
         covered = [(key, own) for key, own in self.entries.items()
                    if self._is_covered(own, new.get(key), version, mark)]
         for key, own in covered:
             self._drop(key)
             item = new.get(key)
-            if own.last is None:  # no deletion was delivered; a write that is reported later causes its delivery
+            if own.last is None:  # no Delete was delivered; a write that is reported later causes it
                 continue
             if item is None or item.uid != own.uid:
                 self._remember(own.uid, version)
@@ -333,7 +334,7 @@ def _ends(own: Own, deleted: Record) -> bool:
 
 
 def _catches_up(own: Own, changed: Record) -> bool:
-    """Whether an event that shows `changed` is at least as new as the write."""
+    """Whether the watch event with the state `changed` is at least as new as the write."""
     if own.gone:
         return _succeeds(own, changed)
     if changed.uid == own.uid and changed.resource_version == own.version:
@@ -380,7 +381,7 @@ class Written:
         self._modify = modify
 
     def is_about(self, ref: ObjectRef) -> bool:
-        """Whether the store could hold the object with this ref, by its kind and namespace."""
+        """Whether the kind and namespace of this ref are those of the store's objects."""
         own, resource = self._resource, ref.resource
         return (ref.kind == own.kind and ref.group == own.group and resource.version == own.version
                 and (self._namespace is None or ref.namespace == self._namespace))

@@ -15,8 +15,8 @@
     Delete, unknown        unchanged                              Delete
     Delete, other uid      unchanged: it is about a predecessor   nothing
 
-The store is written before a change is passed on. A listed object that is unchanged keeps its record. Nothing is passed
-on for this object, or, with `relist_triggers`, an Apply. Versions are compared only for equality. In a list whose
+The store is written before a change is passed on. A listed object that is unchanged keeps its record. For such an
+object, an Apply is passed on only with `relist_triggers`. Versions are compared only for equality. In a list whose
 `Init` is `suspect`, an object counts as unchanged only if its content is equal too, and an Apply is passed on for every
 object. A Delete within a streaming list also removes the object from the side buffer. An object without a name is
 logged and left out. After an error in a reflector, a new reflector takes over, whose first list also delivers changes
@@ -29,7 +29,7 @@ The last event for a name is always about the existing object: if the deletion o
 Apply of the stored object follows the Delete.
 
 `Reflector` takes and returns events with records; the function `reflector` does the same for a stream of events with
-`Resource` objects, such as `watcher` yields.
+`Resource` objects, like those that `watcher` yields.
 
 `StoreWriter`: the writing half of a store. Readers see each change as a whole or not at all.
 
@@ -41,7 +41,7 @@ Apply of the stored object follows the Delete.
 
 Index functions are user code and run before the lock is taken. If an index is declared in between, the epoch shows this
 and the values are computed again. Store, indexes and overlay change together: after the first of them is written,
-nothing can raise. Both classes are for one thread at a time.
+nothing can raise. `Reflector` and `StoreWriter` are for one thread at a time.
 """
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ class StoreObserver(Protocol):
 
     def deliver(self, changes: Sequence[Event[Record]] | Callable[[], Sequence[Event[Record]]], *,
                 by_watch: bool = False) -> None:
-        """Accept stored changes, or a function to call for them once all earlier changes were delivered. `by_watch`:
-        the caller is the thread that feeds the store."""
+        """Accept stored changes, or a function that returns them and is called once all earlier changes are delivered.
+        `by_watch`: whether the caller is the thread that feeds the store."""
 
     def complete(self) -> None:
-        """The store holds a complete list."""
+        """Called when the store holds a complete list."""
 
 
 Observers = tuple[StoreObserver, ...]
@@ -108,14 +108,14 @@ class StoreWriter(Generic[K]):
         self._observers: Observers = ()
 
     def get(self, key: Key) -> Record | None:
-        """The stored object; None when there is none. Safe from any thread."""
+        """The stored object; None if there is no such object. Safe to call from any thread."""
         with self.state.lock:
             return self.state.records.get(key)
 
     def deletion(self, deleted: Record) -> list[Event[Record]]:
         """The events for an object whose deletion becomes known late. If the store has a successor, an `Apply` of the
-        successor follows, so that the last event for the name is about the existing object: an earlier `Apply` may
-        already have been delivered. Safe from any thread."""
+        successor follows the `Delete`, even if an `Apply` was delivered before, so that the last event for the name is
+        about the existing object. Safe to call from any thread."""
         successor = self.get(deleted.key)
         return [Delete(deleted)] if successor is None else [Delete(deleted), Apply(successor)]
 
@@ -170,7 +170,7 @@ class StoreWriter(Generic[K]):
         """Replace everything with `records`, which the store takes over; `changes` is the difference from before.
 
         Returns the observers to notify, and the objects that this process wrote and that were deleted before the store
-        ever had them, as the list shows. `version`: the list's version. `mark`: what `mark()` returned when the list's
+        ever had them, as the list proves. `version`: the list's version. `mark`: what `mark()` returned when the list's
         request began; None if the list may be older than its request.
         """
         state, size = self.state, sum(len(record.raw) for record in records.values())
@@ -195,7 +195,7 @@ class StoreWriter(Generic[K]):
             return observers, lost
 
     def progressed(self, version: str) -> None:
-        """The watch has delivered everything up to `version`, without a change."""
+        """Record that the watch has delivered everything up to `version`, without a change."""
         with self.state.condition:
             self.state.overlay.progressed(version)
 
@@ -225,13 +225,13 @@ class StoreWriter(Generic[K]):
 
     def wrote(self, key: Key, own: Own) -> tuple[Record | None, Observers]:
         """Record a write of this process. Returns an object now known to be deleted, if any, and the observers to
-        notify. Safe from any thread."""
+        notify. Safe to call from any thread."""
         state = self.state
         with state.condition:
             return state.overlay.wrote(key, own, state.records.get(key)), self._observers
 
     def mark(self) -> int:
-        """A mark for a list that begins now. Pass it to `replace` when the list is complete."""
+        """A mark for a list that begins now. Pass the mark to `replace` when the list is complete."""
         with self.state.condition:
             return self.state.overlay.count
 
@@ -249,18 +249,18 @@ class StoreWriter(Generic[K]):
             self._observers = tuple(other for other in self._observers if other is not observer)
 
     def watched(self, state: Callable[[], WatchState]) -> None:
-        """A watch now feeds the store; `state` returns the watch's current state."""
+        """Record that a watch now feeds the store. `state` returns the watch's current state."""
         self.state.watch_state = state
 
     def begin(self, trouble_of: Callable[[], str]) -> None:
-        """A stream now feeds the store; `trouble_of` returns the failure that holds it up, or an empty text."""
+        """Record that a stream now feeds the store. `trouble_of` returns the failure that delays the stream, or ''."""
         state = self.state
         with state.condition:
             state.ended = None
             state.trouble_of = trouble_of
 
     def trouble(self, text: str) -> None:
-        """Set the last failure, which the error of a timed-out wait quotes; empty once the failure is over."""
+        """Set the last failure (empty once the failure is over). If a wait times out, its error quotes this text."""
         self.state.trouble = text
 
     def end(self, reason: str) -> None:
@@ -269,7 +269,7 @@ class StoreWriter(Generic[K]):
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes
-        epoch, functions = indexes.epoch, indexes.functions  # in this order; both are replaced as a whole: no lock
+        epoch, functions = indexes.epoch, indexes.functions  # in this order; no lock: both are replaced as a whole
         present = {key: record for key, record in changes.items() if record is not None} if functions else {}
         return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
                        for name, function in functions.items()}
@@ -286,7 +286,7 @@ class StoreWriter(Generic[K]):
 
 
 class Commit(NamedTuple):
-    """One write to the store: the changes in order, the observers at that moment, and whether it completed a list."""
+    """One write to the store: the changes in order, the observers at that moment, and whether a list is complete."""
 
     changes: list[Event[Record]]
     observers: Observers
@@ -475,7 +475,7 @@ def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
             for event in events:
                 if isinstance(event, Failed):
                     writer.trouble(described(event.error))
-                    yield event  # only if the type of `events` includes Failed
+                    yield event  # happens only if the type of `events` includes Failed
                     continue
                 if writer.store.trouble and not isinstance(event, Init | InitApply):
                     writer.trouble("")

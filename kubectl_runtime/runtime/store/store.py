@@ -55,7 +55,7 @@ class StoreState:
         self.trouble = ""
         """The last failure of the watch, for callers whose wait timed out; empty while all is well."""
         self.unstarted = ""
-        """While no watch feeds the store because it was never started: what the user must do. Else empty."""
+        """What the user must do if the store's watch was never started; otherwise empty."""
         self.trouble_of: Callable[[], str] = lambda: ""
         """Returns the last failure of a stream that reports failures only on request."""
         self.indexes = Indexes(clock)
@@ -70,7 +70,7 @@ class StoreState:
         self.condition = threading.Condition(self.lock)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the store is complete; now if it already is."""
+        """Call `callback` once the store is complete; at once if the store already is."""
         with self.condition:
             if not self.ready:
                 self.on_ready = (*self.on_ready, callback)
@@ -78,21 +78,21 @@ class StoreState:
         callback()
 
     def end(self, reason: str) -> None:
-        """Nothing will be written any more: end the waits for a complete list. Only the first call counts."""
+        """End the waits for a complete list, because nothing more will be written. Only the first call counts."""
         with self.condition:
             if self.ended is None:
                 self.ended = reason
             self.condition.notify_all()
 
     def left(self) -> None:
-        """Wake threads that wait here, because their store now reads other states: they must check again."""
+        """Wake the threads that wait for this state. Their store now reads other states, so they must check again."""
         with self.condition:
             callbacks, self.on_ready = self.on_ready, ()
             self.condition.notify_all()
         for callback in callbacks:
             callback()
 
-    # What readers see. Under the lock
+    # What readers see. The caller must hold the lock
 
     def find(self, key: Key, own_writes: bool) -> Record | None:
         """The object as readers see it."""
@@ -120,11 +120,11 @@ class StoreState:
         return len(self.records) + sum((entry.record is not None) - (key in self.records) for key, entry in own.items())
 
     def entry(self, key: Key, own_writes: bool) -> Own | None:
-        """The entry of a write of this process, if readers see it instead of the watched object."""
+        """The overlay's entry for this key, if readers see the entry instead of the watched object."""
         return self.overlay.seen.get(key) if own_writes and self.ready else None
 
     def own_entries(self, own_writes: bool) -> dict[Key, Own]:
-        """All entries that readers see instead of the watched objects."""
+        """All entries of the overlay that readers see instead of the watched objects."""
         return self.overlay.seen if own_writes and self.ready else {}
 
     # Indexes. Index functions are user code and run without the lock
@@ -235,7 +235,7 @@ class Store(Generic[K]):
         name; reads then return the newer object.
         """
         before = self._states
-        self._apart = self._apart and apart  # before the states change, so that no reader takes them for disjoint
+        self._apart = self._apart and apart  # set before the states change, so that no reader treats them as disjoint
         self._states, self._only, self._apart = states, only, apart
         for name, function in [*self._functions.items()]:
             for state in states:
@@ -246,7 +246,7 @@ class Store(Generic[K]):
             state.left()
 
     def drop_indexes(self) -> None:
-        """Drop the indexes while other users keep the watch: `by_index` then scans all objects."""
+        """Drop this store's indexes, while other users may keep the watch. `by_index` then scans all objects."""
         for state in self._states:
             state.forget_indexes(self)
 
@@ -288,7 +288,7 @@ class Store(Generic[K]):
                     clock.wait(state.condition, left)
 
     def when_ready(self, callback: Callable[[], None]) -> None:
-        """Call `callback` once the store is complete, in the thread that completes it; at once if it already is.
+        """Call `callback` once the store is complete, in the thread that completes it; at once if the store already is.
 
         `callback` must not block. An exception that `callback` raises is logged.
         """
@@ -305,7 +305,7 @@ class Store(Generic[K]):
 
     @property
     def trouble(self) -> str:
-        """The last failure of the watch, or the note that it was never started; empty while all is well."""
+        """The last failure of the watch, or a note that the watch was never started; empty while all is well."""
         failures = "; ".join(filter(None, (state.trouble or state.trouble_of() for state in self._states)))
         return failures or self._unstarted
 
@@ -370,8 +370,8 @@ class Store(Generic[K]):
         return None
 
     def read_as(self, read: Callable[[Record], R]) -> Store[R]:
-        """A store of the same states, with objects made by `read`. It has the indexes of this store, but looks values
-        up by scanning all objects. For internal use."""
+        """A store of the same states, whose objects are made by `read`. Its `by_index` accepts the names of this
+        store's indexes, but scans all objects. For internal use."""
         made = Store(self.resource, read, *self._states, own_writes=self._own_writes)
         made._functions, made._given, made.declared_by = self._functions, self._given, self.declared_by
         return made
@@ -407,7 +407,7 @@ class Store(Generic[K]):
             known = ", ".join(sorted(self._functions.keys() - {self._owners})) or "none"
             declared = self.declared_by.replace("{...}", f"{{{index!r}: function}}")
             raise RequestError(f"the store of {self.resource.full_name} has no index {index!r} (it has {known}): "
-                               f"{declared or f'its add_index({index!r}, function)'} makes one")
+                               f"{declared or f'its add_index({index!r}, function)'} adds one")
         records = [record for state in self._read_now
                    for record in state.by_index((self, index), function, value, self._own_writes)]
         found = [self._read(record) for record in self._shown(records)]
@@ -440,8 +440,8 @@ class Store(Generic[K]):
         if self._functions.setdefault(index, indexed) is not indexed:
             if there is function or there == function:
                 return
-            raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}, of another "
-                               f"function: {name_of(there)}, not {name_of(function)}")
+            raise RequestError(f"the store of {self.resource.full_name} already has an index {index!r}, which uses "
+                               f"{name_of(there)}: choose another name for the index that uses {name_of(function)}")
         self._index(index, indexed)
 
     def _index(self, index: str, indexed: IndexFunction) -> None:
@@ -462,7 +462,7 @@ class Store(Generic[K]):
     def _record(self, key: ObjectRef | str, namespace: str | None, own_writes: bool) -> Record | None:
         if isinstance(key, ObjectRef):
             if not self._is_own(key):
-                raise RequestError(f"{key} is of another kind than this store, which is of {self.resource.full_name}")
+                raise RequestError(f"{key} is not of the kind {self.resource.full_name}, which this store holds")
             name, namespace = key.name, key.namespace
         else:
             name = key
@@ -492,8 +492,8 @@ class Store(Generic[K]):
         return next((state.unstarted for state in self._states if state.unstarted), "")
 
     def _found_nothing(self) -> None:
-        """A read found nothing: warn if the watch was never started."""
-        self._warn_unstarted("is read and has nothing")
+        """Warn that a read found nothing, if the watch was never started."""
+        self._warn_unstarted("was read, but is empty")
 
     def _warn_unstarted(self, what: str) -> None:
         if not self._warned and (unstarted := self._unstarted):

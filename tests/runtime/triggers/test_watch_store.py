@@ -189,7 +189,7 @@ def test_a_store_that_was_never_entered_says_so_to_whoever_reads_or_waits(
         assert not read(store)
         assert not read(store)
         assert [record.getMessage() for record in caplog.records if "never started" in record.getMessage()] == [
-            f"the store of configmaps is read and has nothing: {told}"]
+            f"the store of configmaps was read, but is empty: {told}"]
         caplog.clear()
         store.close()
     with watch_store(maps) as store:
