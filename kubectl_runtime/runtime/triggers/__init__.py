@@ -1,1 +1,1 @@
-"""From changes to reconcile requests: watches and their subscribers, predicates, triggers, trigger sources."""
+"""Turning changes into reconcile requests: watches, their subscribers, predicates, triggers and trigger sources."""

@@ -9,12 +9,12 @@
     is added                     listed at version v; its events up to v    one object is requested, then its watch is
                                  are dropped, since the list has them       taken
     is removed                   Delete of its stored objects               Delete of its stored objects; its watch is
-                                                                            given back
+                                                                            released
     is added, but forbidden      -                                          logged once and skipped; tried again when
                                                                             the namespace changes, and each minute
 
-No event is passed on before the namespaces are known and the first lists are complete. With a pattern, the name alone
-decides whether a namespace is selected, so the mode `everywhere` does not watch Namespaces then.
+No event is passed on before the namespaces are known and the first lists are complete. If only a pattern selects the
+namespaces, the mode `everywhere` does not watch Namespaces, since a namespace's name alone decides.
 
 `Membership` is a shared watch of the namespaces' metadata. When the set changes, `Membership` wakes the reading thread:
 the open watch of the cluster ends and resumes from its last version. Only the thread of the watch uses the driver. In a
@@ -107,11 +107,11 @@ class Taken(Protocol):
         """Pass the events of the watch through `subscription`."""
 
     def release(self, reason: str = ...) -> None:
-        """Give the watch back."""
+        """Release the watch."""
 
 
 Take = Callable[..., Taken]
-"""Takes a share of a shared watch: `SharedWatches.take`."""
+"""Returns a share of a shared watch: `SharedWatches.take`."""
 
 
 class Membership:
@@ -132,8 +132,8 @@ class Membership:
             self._forget = self.selection.chosen.on_change(on_change)
 
     def begin(self, *, threaded: bool) -> float | None:
-        """Begin to watch the namespaces if this is needed and has not begun. Without threads, make one step of the
-        watch and return its result."""
+        """Start the watch of the namespaces if a watch is needed and not yet started. If `threaded` is false, make one
+        step of the watch and return the step's result."""
         if self.selection.chosen is not None:
             return None
         if self.share is None:
@@ -155,15 +155,15 @@ class Membership:
 
     @property
     def trouble(self) -> str:
-        """Why the names are not known; empty when nothing is wrong."""
+        """Why the names are not known; empty if there is no error."""
         return "" if self._names is not None or self.share is None else self.share.watch.state.last_error
 
     def version(self, name: str) -> str:
-        """A text that changes with the namespace; empty without a watch of namespaces."""
+        """A text that is different after each change of the namespace; empty without a watch of namespaces."""
         return self._versions.get(name, "")
 
     def close(self) -> Iterable[Taken]:
-        """Give back the watches and return them."""
+        """Release the watch, if there is one, and return its share."""
         self._forget()
         if self.share is None:
             return ()
@@ -329,13 +329,13 @@ class NamespacesDriver:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Mark the driver as the parent's, in the child of a fork. The child must not use the driver: waking its watch
-        would end a connection of the parent."""
+        """In a forked child process, mark the driver as the parent's. The child must not use the driver: waking its
+        watch would end a connection of the parent."""
         self.threaded, self._changed = False, threading.Condition()
 
     @property
     def state(self) -> State:
-        """The state of the cluster's watch; with one watch per namespace, a state for whether all lists are complete.
+        """The state of the cluster's watch. In the mode `each`: `Watching` if all lists are complete, else `Streaming`.
         """
         if self._cluster is not None:
             return self._cluster.state
@@ -348,8 +348,8 @@ class NamespacesDriver:
 
     @property
     def server_trouble(self) -> Exception | None:
-        """Like `WatchDriver.server_trouble`, for the cluster's watch; watches of single namespaces log their own
-        trouble."""
+        """Like `WatchDriver.server_trouble`, for the cluster's watch. In the mode `each`, every namespace's watch logs
+        its own failures."""
         return None if self._cluster is None else self._cluster.server_trouble
 
     @property
@@ -375,8 +375,8 @@ class NamespacesDriver:
 
     @property
     def names(self) -> frozenset[str] | None:
-        """The selected namespaces; None while they are not known. With only a pattern, they are known only in the mode
-        with a watch for each namespace."""
+        """The selected namespaces; None while they are not known. If only a pattern selects the namespaces, they are
+        known only in the mode `each`."""
         return self._members.names
 
     def when_left(self, callback: Callable[[frozenset[str]], object]) -> None:
@@ -418,7 +418,7 @@ class NamespacesDriver:
         self._is_complete = False
 
     def close(self) -> None:
-        """Give back all watches and wait for their threads."""
+        """Release all watches and wait for their threads."""
         self._forget()
         if self._cluster is not None:
             self._cluster.close()
@@ -452,7 +452,7 @@ class NamespacesDriver:
         if isinstance(event, Init):
             self._inside, self._floors = names or frozenset(), {}
             self._cover(self._covered & self._inside)
-        elif event is INIT_DONE and not self._covered:  # no store was complete before
+        elif event is INIT_DONE and not self._covered:  # no earlier list was complete
             self._cover(self._inside)
         if not isinstance(event, CARRIERS):
             return True
@@ -536,7 +536,7 @@ class NamespacesDriver:
         return Advance([], SOON if self.threaded else min(waits, default=None))
 
     def _follow(self, names: frozenset[str]) -> list[Event[Record]]:
-        """Give back the watches of removed namespaces, and take a watch for each added namespace."""
+        """Release the watches of removed namespaces, and take a watch for each added namespace."""
         refused, self._refused = self._refused, set()
         now = self._clock.monotonic()
         for name in refused:
@@ -608,7 +608,7 @@ class NamespacesDriver:
             self._changed.notify_all()
 
     def _refuse(self, name: str) -> None:
-        """The watch of this namespace was refused, in its own thread."""
+        """Record that this namespace's watch was refused. Called in the thread of that watch."""
         with self._changed:
             self._refused.add(name)
             self._changed.notify_all()
@@ -639,7 +639,7 @@ class NamespacesDriver:
 
 
 def _released(share: Taken) -> Taken:
-    """The share, after giving it back. If no thread runs the watch, its last step is made here."""
+    """Release the share and return it. If no thread runs the watch, its last step is made here."""
     share.release()
     if share.thread is None and share.watch.stop.is_set():
         share.watch.step()

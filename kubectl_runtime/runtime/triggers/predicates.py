@@ -6,14 +6,14 @@
     value(fn)           the result of `fn(obj)` changed; no opinion if it is None before and after
     selector("app=web") the labels match now, or matched before
     when(fn)            only `fn(ObjectEvent)` decides, including deletions
-    p.combine(q)        p or q sees a change
+    p.combine(q)        p passes, or q passes
     p.fallback(q)       p; if p has no opinion, q
     p & q               both pass
 
 Values are compared by `==` and by type: 1 is not True. Some changes pass every value predicate, because missing them
-does harm: a new object, another uid, a change of `metadata.deletionTimestamp` (which does not change the generation),
-and a deletion. An object that could not be decoded passes without a call of the predicate. If a predicate raises, the
-error is logged and the object passes. A predicate without an opinion passes.
+would do harm: a new object, another uid, a change of `metadata.deletionTimestamp` (which does not change the
+generation), and a deletion. An object that could not be decoded passes, and the predicate is not called. If a predicate
+raises, the error is logged and the object passes. A predicate without an opinion passes.
 
 In a controller the previous state comes from the store. `PredicateCache` is for plain streams.
 """
@@ -33,7 +33,7 @@ K = TypeVar("K")
 
 
 class ObjectEvent(msgspec.Struct, Generic[K], frozen=True):
-    """A change of an object, as predicates and mappers get it.
+    """A change of an object, as predicates and mappers receive it.
 
     `obj` is the object's state now, or its last state if it was `deleted`. `old` is the state before the change; None
     if unknown.
@@ -82,8 +82,8 @@ class Predicate(Generic[K]):
         return self._guard.call(None, _described, self.verdict, event) is not False
 
     def combine(self, other: "Predicate[K]") -> "Predicate[K]":
-        """A predicate that passes when this or the other predicate sees a change. It has no opinion when neither of
-        them has an opinion."""
+        """A predicate that passes when this or the other predicate passes. It has no opinion when neither of the two
+        has an opinion."""
         first, second = self.verdict, other.verdict
 
         def either(event: ObjectEvent[K]) -> bool | None:
@@ -103,7 +103,7 @@ class Predicate(Generic[K]):
         return Predicate(one, f"{self.name}, else {other.name}")
 
     def __and__(self, other: "Predicate[K]") -> "Predicate[K]":
-        """A predicate that passes when both predicates pass; one without an opinion is ignored."""
+        """A predicate that passes when both predicates pass. A predicate without an opinion is ignored."""
         first, second = self.verdict, other.verdict
 
         def both(event: ObjectEvent[K]) -> bool | None:
@@ -168,7 +168,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def object_event(event: Apply[K] | InitApply[K] | Delete[K]) -> ObjectEvent[K]:
-    """A watcher's event in the form that predicates and mappers get."""
+    """A watcher's event in the form that predicates and mappers receive."""
     return ObjectEvent(event.obj, event.previous if isinstance(event, Apply) else None, isinstance(event, Delete))
 
 

@@ -4,12 +4,13 @@
     start     the first user's call starts the thread; a simulation steps the watch itself
     release   removes the user's subscriptions; the last user's release stops the watch
 
-Two watches are the same if they agree in kind and namespace, selectors, form or view, freshness of the first list,
-`modify` (compared with `==`), backoff and observer. The class of the objects must be the same too if it affects what is
-stored. Page size, timeout and bookmarks come from the first user. `WatcherConfig(shared=False)` makes a separate watch.
-All users share the watch's thread: a subscriber that takes longer than 100 ms for an event is named in the log.
+Two watches are the same if they agree in kind, namespace, selectors, stored form (whole objects, metadata or a view),
+freshness of the first list, `modify` (compared with `==`), backoff and observer. The class of the objects must be the
+same too if it affects what is stored. Page size, timeout and bookmarks come from the first user.
+`WatcherConfig(shared=False)` makes a separate watch. All users share the watch's thread: a subscriber that takes longer
+than 100 ms for an event is named in the log.
 
-`Watch`: one watched resource, from the requests to the store and the subscriptions. `step` moves it on.
+`Watch`: one watched resource: its requests, its store and its subscriptions. `step` advances the watch.
 
     phase       what `step` does                                   returns
     listing     reads one page                                     0
@@ -19,10 +20,10 @@ All users share the watch's thread: a subscriber that takes longer than 100 ms f
                 server answers
     stopped     nothing                                            None
 
-Each step first writes the store, then notifies the subscriptions, then updates the visible state. The observer is
-notified after each of these, once per batch. Writes of the client update the store in the thread that wrote. A late
-subscription first gets an `Apply` of every stored object and `InitDone`, then all later events, without duplicates or
-gaps, since the store and its observers change under one lock.
+Each step first writes the store, then notifies the subscriptions, then updates the visible state. After each of these
+three actions the observer is notified, once per batch. Writes of the client update the store in the thread that wrote.
+A late subscription first gets an `Apply` of every stored object and `InitDone`, then all later events, without
+duplicates or gaps, since the store and its observers change under one lock.
 
 `WatchedWrites` passes the client's writes to the store's overlay, so that reads of the store return them at once.
 
@@ -86,7 +87,7 @@ class WatchedWrites:
         self._client = api.client
         self._forget: Callable[[], None] | None = None
         self.deaf = False
-        """Set in the child of a fork, where no watch would ever confirm a write."""
+        """Set in a forked child process, where no watch would ever confirm a write."""
 
     def listen(self) -> None:
         """Begin to observe writes. Safe to repeat."""
@@ -186,7 +187,7 @@ class Watch(Generic[K]):
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Mark the watch as the parent's, in the child of a fork. The child must neither step nor close the watch:
+        """In a forked child process, mark the watch as the parent's. The child must neither step nor close the watch:
         closing it would end the connection that both processes share."""
         self.writes.deaf = True
         self.stored.ended = self.stored.ended or ELSEWHERE
@@ -207,8 +208,8 @@ class Watch(Generic[K]):
         return self._driver.names if isinstance(self._driver, NamespacesDriver) else None
 
     def when_left(self, callback: Callable[[frozenset[str]], object]) -> None:
-        """Call `callback` with the namespaces that leave a changing set, before their objects leave the store. The
-        callback runs in the watch's thread and must neither block nor raise."""
+        """Call `callback` with the namespaces that are removed from a changing set, before their objects are removed
+        from the store. The callback runs in the watch's thread and must neither block nor raise."""
         if isinstance(self._driver, NamespacesDriver):
             self._driver.when_left(callback)
 
@@ -234,7 +235,7 @@ class Watch(Generic[K]):
 
     @property
     def stopped(self) -> bool:
-        """Whether the watch has ended for good."""
+        """Whether the watch has ended permanently."""
         return self._state.phase is Phase.STOPPED
 
     def subscribe(self, subscription: Subscription, sink: Sink, on_complete: Callable[[], None] = lambda: None, *,
@@ -316,7 +317,7 @@ class Watch(Generic[K]):
             return self._failed(Failed(error), self._clock.monotonic())
 
     def run(self) -> None:
-        """Step until the stop token is set. Blocks."""
+        """Call `step` until the stop token is set. Blocks."""
         if isinstance(self._driver, NamespacesDriver):
             self._driver.threaded = True
         while not self.stopped:
@@ -381,7 +382,7 @@ class Watch(Generic[K]):
 
     @property
     def _version(self) -> str:
-        """The version that the driver has reached: once the driver's output is stored, so is everything up to here."""
+        """The version that the driver has reached. Once its output is stored, the store is at this version."""
         state = self._driver.state
         return state.version if isinstance(state, Listed | Watching) else ""
 
@@ -423,7 +424,7 @@ class Watch(Generic[K]):
             self._notify_phase(now)
 
     def _wait_for_server(self, trouble: Exception, now: float) -> None:
-        """The watch waits for the server, possibly after a failure of another watch of this client."""
+        """Record that the watch waits for the server, possibly after a failure of another watch of this client."""
         old, outage = self._state, self._driver.outage
         failures = max(old.consecutive_failures, 0 if outage is None else outage.failures)
         if old.phase is Phase.WAITING and old.last_error and failures == old.consecutive_failures:
@@ -433,7 +434,7 @@ class Watch(Generic[K]):
         since = old.since if old.phase is Phase.WAITING else now
         self._state = msgspec.structs.replace(old, phase=Phase.WAITING, since=since, last_error=text,
                                               consecutive_failures=failures)
-        if failures > old.consecutive_failures:  # one watch makes the attempt for all
+        if failures > old.consecutive_failures:  # another watch's attempt failed, which counts for all watches
             self._observer.watch_failed(self._name, trouble, failures, PROBE_SECONDS)
         if self._notified_phase is not Phase.WAITING:
             self._notify_phase(now)
@@ -479,12 +480,12 @@ class SharedWatches:
         """Guards this registry and the state of its shares."""
         self._held: list[_Held] = []
         self.elsewhere = False
-        """Set in the child of a fork, where no watch of this registry runs."""
+        """Set in a forked child process, where no watch of this registry runs."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks, and leave the parent's watches alone. Only for the child of a fork, where clients start with
-        a new registry."""
+        """Make new locks, and leave the parent's watches alone. Only for a forked child process, where clients start
+        with a new registry."""
         self.lock, self._held, self.elsewhere = threading.Lock(), [], True
 
     def __len__(self) -> int:
@@ -495,7 +496,7 @@ class SharedWatches:
              modify: Modify | None = None, clock: Clock = SYSTEM_CLOCK, rng: random.Random | None = None,
              name: str | None = None, observer: Observer = NO_OBSERVER,
              on_bug: OnBug = lambda _what, _error: None) -> Share:
-        """Add a user to such a watch, making the watch if needed. Requests begin later. Arguments as for `Watch`."""
+        """Return a share of a watch with these arguments (see `Watch`). Makes the watch if needed; sends no request."""
         key = (selection_of(api, config), form_of(api, config, modify), id(clock), observer)
         made: _Held | None = None
         while True:
@@ -572,7 +573,7 @@ class Share:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing runs for this user any more."""
+        """Whether the user has released the watch and, if it had no other user, the watch has stopped."""
         return self._released and (not self.watch.stop.is_set() or self.watch.stopped)
 
     @property

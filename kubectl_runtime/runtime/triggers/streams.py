@@ -63,7 +63,7 @@ _Seen = tuple[Key, str]
 
 
 class PredicateCache:
-    """Remembers the last state of each object for one filter. For one thread at a time."""
+    """Remembers the last state of each object for one predicate. For one thread at a time."""
 
     def __init__(self, predicate: Predicate[Any], *, ttl: Duration = TTL, max_size: int = MAX_SIZE,
                  clock: Clock = SYSTEM_CLOCK) -> None:
@@ -144,8 +144,8 @@ def touched_objects(events: Iterable[Event[K]]) -> Generator[K]:
 def modify(events: Iterable[Event[K]], change: Callable[[K], object]) -> Generator[Event[K]]:
     """Let `change` prune each object in place. If `change` raises, the object passes unchanged.
 
-    A store further down keeps only the pruned object, marked as partial, so that it cannot replace the object on the
-    server.
+    A store later in the pipeline keeps only the pruned object, marked as partial, so that it cannot replace the object
+    on the server.
 
     >>> [event.obj.name for event in modify([Apply(ConfigMap(name="a"))], strip_managed_fields)]
     ['a']
@@ -246,7 +246,7 @@ def check_source(source: object) -> None:
 
 def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopToken,
          clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
-    """Pass the items of `source` to `sink` until it ends or `stop` is set. The body of the source's thread.
+    """Pass the items of `source` to `sink` until `source` ends or `stop` is set. The body of the source's thread.
 
     An item that cannot be reconciled is logged by `logger`, and the next item follows.
     """
@@ -269,7 +269,7 @@ def pull(source: TriggerSource, to_requests: ToRequests, sink: Sink, stop: StopT
 
 def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, stop: StopToken,
                 store: Store[Any] | None = None, clock: Clock = SYSTEM_CLOCK, logger: GuardedLogger = log) -> None:
-    """Pass the requests for the objects or events of `stream` to `sink` until `stop` is set. The body of its thread.
+    """Pass the requests for the objects or events of `stream` to `sink` until `stop` is set. Runs in its own thread.
 
     `store`: the store of the stream's reflector, if it has one; an object that has left this store counts as deleted.
     Raises RuntimeError if the stream ends before `stop` is set (an exception of the stream is logged), and RequestError
@@ -297,7 +297,7 @@ def pull_stream(stream: Iterable[Any], subscription: Subscription, sink: Sink, s
     guarded(None, "the given stream", pass_on)
     if missing:
         raise RequestError("the given stream has not been through a reflector, so its store stays empty: pass "
-                           f"reflector(writer, events); it yielded {type(missing[0]).__name__}")
+                           f"reflector(writer, events). The stream yielded {type(missing[0]).__name__}")
     if not stop.is_set():
         raise RuntimeError("the given stream ended, so no further change would be noticed")
 

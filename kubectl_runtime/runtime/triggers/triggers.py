@@ -131,7 +131,7 @@ Mapped: TypeAlias = Iterable[Concerned] | Concerned | None
 Mapper: TypeAlias = Callable[[K], Mapped]
 """Maps a related object to the objects that it concerns: refs or objects, one or many, EVERYTHING, or None."""
 EventMapper: TypeAlias = Callable[[ObjectEvent[K]], Mapped]
-"""Like `Mapper`, but gets the event, which has both states and tells whether the object was deleted."""
+"""Like `Mapper`, but receives the event, which has both states and tells whether the object was deleted."""
 
 On: TypeAlias = Literal["object", "event"]
 
@@ -301,7 +301,7 @@ def _version(obj: Any) -> tuple[str, str] | None:
 log = guarded_logger(__name__)
 
 SLOW_SECONDS = 0.1
-"""If user code in a watch's thread takes longer, it is named in the log."""
+"""User code that takes longer in a watch's thread is named in the log."""
 
 LOST = "nothing more is reconciled because of this event"
 
@@ -318,8 +318,8 @@ LOOK_SECONDS = 0.1
 
 
 Changes: TypeAlias = Sequence[Event[Record]] | Callable[[], Sequence[Event[Record]]]
-"""Changes, or a function that is called for them once all earlier changes have been delivered. The function must be
-quick and call no user code."""
+"""Changes, or a function that returns them and is called once all earlier changes have been delivered. The function
+must be quick and call no user code."""
 
 
 def _now(changes: Changes) -> Sequence[Event[Record]]:
@@ -365,13 +365,13 @@ class Subscriber:
         self._interrupted: Sequence[Event[Record]] = ()
 
     def begin(self, changes: Sequence[Event[Record]]) -> None:
-        """Deliver `changes`, then those that have arrived since the subscriber was made. Must be called exactly once.
+        """Deliver `changes`, then the changes that have arrived since the subscriber was made. Call this exactly once.
         """
         self._work(changes)
 
     def deliver(self, changes: Changes, *, by_watch: bool = False) -> None:
-        """Pass `changes` through the subscription, after all earlier changes. `by_watch`: the caller is the watch's
-        thread, which waits for the call in progress and then takes over from another delivering thread."""
+        """Pass `changes` through the subscription, after all earlier changes. `by_watch`: whether the caller is the
+        watch's thread, which waits until another delivering thread has finished its call, and then takes over."""
         with self._turn:
             mine, waiting = self._taken(changes, by_watch), self._waiting
         if mine is not None:
@@ -383,7 +383,7 @@ class Subscriber:
 
     def _taken(self, changes: Changes, by_watch: bool) -> Sequence[Event[Record]] | None:
         """The changes that the calling thread must deliver first; None if another thread delivers or none are left."""
-        if not self._is_idle or self._queue:  # an interrupted thread leaves its queue while no thread delivers
+        if not self._is_idle or self._queue:  # even if no thread delivers, an interrupted thread may have left a queue
             self._queue.append(changes)
             self._waiting += _count(changes)
         if not self._is_idle:
@@ -399,7 +399,7 @@ class Subscriber:
         return self._next() if self._queue else _now(changes)
 
     def complete(self) -> None:
-        """A complete list was delivered."""
+        """Call `on_complete`, because a complete list was delivered."""
         if not self._cancelled and not self._stop.is_set():
             self._on_complete()
 
@@ -422,7 +422,7 @@ class Subscriber:
                 while start < len(changes) and not self._is_over:
                     self._pass(changes[start:start + CHUNK])
                     start += CHUNK
-            except BaseException as error:  # Ctrl-C: the user must not have to wait for the rest
+            except BaseException as error:  # Ctrl-C: the user must not have to wait for the other changes
                 self._leave_to_another(changes[start + CHUNK:], error)
                 raise
             with self._turn:
@@ -442,7 +442,7 @@ class Subscriber:
         requests: list[ReconcileRequest] = []
         left = iter(changes)
         try:
-            # One guarded call for all events, resumed after an exception, since a guard around each event would cost.
+            # One guarded call for all events, repeated after an exception: a guarded call for each event is slower.
             while not self._guard.call(False, self._given, self._collect, left, requests):
                 pass
         except BaseException:
@@ -461,7 +461,7 @@ class Subscriber:
             self._turn.notify_all()
         if isinstance(error, ProcessEnded):
             return
-        with contextlib.suppress(RuntimeError):  # no more threads: the rest is delivered with the next change
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the rest is delivered with the next change
             Thread(target=self.deliver, args=((),), name=f"rest of {self._name}", daemon=True).start()
 
     def _collect(self, changes: Iterator[Event[Record]], requests: list[ReconcileRequest]) -> bool:
@@ -615,7 +615,7 @@ class Inbox:
                                                  request.bulk))
             except RequestError as error:
                 what = f"{request.reason}: {request.ref.resource.full_name}"
-                if self._is_new(what, "one" if request.ref.namespace else None):  # any namespace: the others fail alike
+                if self._is_new(what, "one" if request.ref.namespace else None):  # once for all namespaces
                     self._logger.error("ignoring a trigger (%s) and all others like it: %s", request.reason, error)
         return accepted
 
@@ -635,7 +635,7 @@ class FirstList:
         self._sink(requests)
 
     def completed(self) -> None:
-        """The first list is complete: later requests come from changes."""
+        """Record that the first list is complete, so that later requests come from changes."""
         self._complete = True
         self._on_complete()
 

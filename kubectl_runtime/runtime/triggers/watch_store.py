@@ -132,8 +132,8 @@ class WatchedStore(Store[K]):
     def is_stale(self, max_age: Duration) -> bool:
         """Whether the store may be outdated: no page, event or bookmark has arrived for longer than `max_age`.
 
-        Bookmarks come about once a minute, so a shorter `max_age` is of little use while nothing changes. Returns True
-        before the first complete list and after the end of the watch.
+        Bookmarks arrive about once a minute, so a shorter `max_age` is of little use while nothing changes. Returns
+        True before the first complete list and after the end of the watch.
         """
         state = self.watch_state
         if not self.is_ready or state.phase is Phase.STOPPED or state.last_event is None:
@@ -147,7 +147,8 @@ class WatchedStore(Store[K]):
         returns, possibly followed by later changes. After that the watch's thread calls `function` with an `Apply` or
         `Delete` for each change, and with `InitDone` after each list. `function` must not block: a call of more than
         100 ms is logged by name. An exception is logged, and the subscription continues. If more than 10,000 changes
-        arrive before `function` has got all stored objects, a warning is logged. `function` may change the objects.
+        arrive before `function` has received all stored objects, a warning is logged. `function` may change the
+        objects.
         """
         check_callback("a subscription", function, "event")
 
