@@ -146,7 +146,7 @@ class FailureLog:
 
 
 def absent(target: WatchTarget, trouble: Exception) -> str:
-    """The text for a watch that waits for the server with the other watches of its client."""
+    """The error text of a watch that waits for the server together with the other watches of its client."""
     return f"cannot watch {target}: the server does not answer: {described(trouble)}"
 
 
@@ -164,7 +164,7 @@ LOOK_SECONDS = 1.0
 YIELD_SECONDS = 0.5
 """The extra wait of the watch that has just probed, so that each watch gets a turn."""
 GENTLE_SECONDS = 60.0
-"""A failure within this time after an outage still counts to the outage: servers refuse requests until they are ready.
+"""A failure within this time after an outage is still part of the outage: servers refuse requests until they are ready.
 """
 
 
@@ -175,9 +175,9 @@ class ServerGate:
         self._reachability = reachability
         self._rng = rng
         self._not_before = 0.0
-        self._waits = False  # whether it has waited since its last answered request
+        self._waits = False  # whether the watch has waited since its last answered request
         self._its_turn = False
-        self._let_go = False  # whether it may try because another watch was answered
+        self._let_go = False  # whether the watch may send a request because another watch was answered
         self._over_since: float | None = None
 
     @property
@@ -190,11 +190,11 @@ class ServerGate:
 
     @property
     def outage(self) -> Outage | None:
-        """The present outage of the server, even if this watch does not wait for it yet."""
+        """The present outage of the server, even if this watch does not yet wait for its end."""
         return self._reachability.outage
 
     def pause(self, now: float) -> float:
-        """Seconds until the next call of `pause`. At 0 the watch must send its request."""
+        """Seconds until the next call of `pause`. If the result is 0, the watch must send its request now."""
         outage = self._reachability.outage
         if outage is None:
             self._let_go = self._waits
@@ -287,7 +287,7 @@ class WatchBackoff:
         return self._rule.delay(failures, rng)
 
     def gentle(self) -> WatchBackoff:
-        """The rule for a server that has just become reachable again."""
+        """The shorter backoff after an outage, while the server has just become reachable again."""
         maximum = min(seconds(self.maximum), GENTLE_MAXIMUM)
         return replace(self, initial=min(seconds(self.initial), maximum), maximum=maximum)
 

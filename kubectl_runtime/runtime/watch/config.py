@@ -30,9 +30,9 @@ class ListSemantic(Enum):
     MOST_RECENT = "most recent"
     """The current state, by a quorum read. The list is paged."""
     ANY = "any"
-    """Any state in the server's cache (`resourceVersion=0`). It costs the server less, but may be older than a state
-    seen before. The list is not paged, since servers page only current lists. Later lists use `MOST_RECENT`, so a store
-    never goes back in time."""
+    """Any state in the server's cache (`resourceVersion=0`). This list costs the server less, but may be older than a
+    state seen before. The list is not paged, since servers page only current lists. Later lists use `MOST_RECENT`, so a
+    store never goes back in time."""
 
 
 class InitialListStrategy(Enum):
@@ -86,8 +86,8 @@ class WatcherConfig:
     """Decode all declared fields when an object arrives. An object that does not fit its class is then logged and
     becomes an `InvalidObject` on arrival, instead of failing at its first use."""
     verify: Duration | None = None
-    """Compare the store with a list of metadata at this interval (at least 1 s); None disables the comparison. It is
-    meant for clusters whose database may be restored from a copy, and works only for watches with a store."""
+    """Compare the store with a list of metadata at this interval (at least 1 s); None disables the comparison. This
+    is meant for clusters whose database may be restored from a copy, and works only for watches with a store."""
     shard: ShardSelector | None = field(default=None, kw_only=True)
     """Request only the objects in these hash ranges; None requests all objects. A server without the feature gate
     ShardedListAndWatch sends the other objects too; they are dropped."""

@@ -7,7 +7,7 @@
     Listed, to be verified the verifier's lists                               none, or a suspect Listing
     Listed                 `api.open_watch`                                   Opened, or Broke
     Watching in doubt      `api.list_page` of one object; if another          VersionRead, or Broke
-                           FlowSchema answered, of objects that were seen
+                           FlowSchema answered, also of objects seen before
     Streaming, Watching    the next batch of the open stream                  BatchRead, Ended (also by the idle
                                                                               guard), or Broke
 
@@ -15,8 +15,8 @@ While the server is unreachable, a request is made only at this watch's turn (se
 like any other; nothing is raised. Errors after the stop token is set are dropped. Only one thread at a time may call
 `advance` and `close`; another thread that sets the stop token wakes a blocked read at once.
 
-`Verifier` compares the store with lists of metadata from time to time. It finds changes that no event reports: the
-database was restored from an older copy, and the server's versions have already passed the known ones. `Verifier`
+`Verifier` compares the store with lists of metadata from time to time. It finds changes that no event reports, because
+the database was restored from an older copy and the server's versions have already passed the known versions again. It
 compares key, uid and version of each object with the stored object and with the object that readers see. (For a write
 of this process that the watch has not shown yet, the latter has the version that the server returned.) An object that
 differs is compared again after 10 s, since an event may be on its way. If it still differs and the local state is
@@ -143,7 +143,7 @@ class Verifier:
 
 
 WITNESSES = 3
-"""How many of the last seen objects identify the cluster. One would not do, since it may have been deleted."""
+"""How many of the last seen objects identify the cluster. One object is not enough, since it may have been deleted."""
 
 
 class Advance(NamedTuple):
@@ -243,7 +243,7 @@ class WatchDriver:
         if self._verifier is not None:
             finding = self._verifier.check(self._clock.monotonic())
             if finding:
-                log.warning("%s: %s; everything is listed again", self._target, finding)
+                log.warning("%s: %s; listing everything again", self._target, finding)
                 self.state = Listing(suspect=True)
                 return _NOTHING
             timeout = max(1.0, min(timeout, self._verifier.due - self._clock.monotonic()))
@@ -277,7 +277,7 @@ class WatchDriver:
         answer = self._give(VersionRead(meta.resource_version, known))
         if isinstance(before, Watching) and isinstance(self.state, Listing):
             log.warning("%s: the server went back in time, from version %s to %s (was its database restored?); "
-                        "everything is listed again and counts as changed", self._target, before.version,
+                        "listing everything again, and every object counts as changed", self._target, before.version,
                         meta.resource_version)
         return answer
 
@@ -289,7 +289,7 @@ class WatchDriver:
         return self._page(params, Retry.NEVER)
 
     def _page(self, params: ListParams, retry: Retry) -> tuple[ListMeta, list[Record]]:
-        """A page, without objects outside the requested ranges."""
+        """A page, without the objects outside the requested hash ranges."""
         meta, records = self._api.list_page(params, stop=self._stop, retry=retry)
         if params.shard is not None:
             asked = [record for record in records if is_in_shard(params.shard, record)]
@@ -298,7 +298,7 @@ class WatchDriver:
         return meta, records
 
     def _asked(self, batch: WatchBatch) -> WatchBatch:
-        """The events, with a bookmark in place of each event for an object outside the requested ranges."""
+        """The events, with a bookmark in place of each event for an object outside the requested hash ranges."""
         asked = [event if event.record is None or is_in_shard(self._config.shard, event.record)
                  else RecordEvent("BOOKMARK", None, event.resource_version or "") for event in batch]
         self.unasked = self.unasked or any(one is not other for one, other in zip(asked, batch, strict=True))
@@ -355,7 +355,7 @@ class WatchDriver:
         return self._give(Ended(broke=True)) if silent else _IDLE
 
     def _broke(self, raised: BaseException, *, streaming: bool = False) -> Advance:
-        """A request failed."""
+        """Process the error of a failed request."""
         error = as_exception(raised)
         if self._stop.is_set():
             return _NOTHING
@@ -394,7 +394,7 @@ K = TypeVar("K")
 
 
 def reader_of(kind: type[K]) -> Callable[[Record], K]:
-    """A function from records to readers of `kind`; a record without a decodable head becomes an `InvalidObject`."""
+    """A function that makes a reader of `kind` from a record; an `InvalidObject` if the metadata does not decode."""
     from_record: Callable[[Record], K] = cast(Any, kind).from_record  # kinds are resource classes
 
     def read(record: Record) -> K:
@@ -408,8 +408,9 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 def record_of(obj: Any) -> Record:
     """The record behind a reader, or the record itself. Raises RequestError for a view, which has no record."""
     if isinstance(obj, PartialView):
-        raise RequestError(f"{obj!r} is a read-only view, all that is kept of its object, and can be neither modified "
-                           "nor stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores views")
+        raise RequestError(f"{obj!r} is a read-only view, which lacks the rest of its object, so it can be neither "
+                           "modified nor stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores "
+                           "views")
     record: Record = obj if isinstance(obj, Record) else obj.record
     return record
 
@@ -435,13 +436,13 @@ def modifier_of(modify: Modify | None, kind: type[Any], clock: Clock) -> Modifie
     if modify is None:
         return None
     if issubclass(kind, PartialView):
-        raise RequestError(f"modify={name_of(modify)}: views are read-only: let {kind.__name__} declare what is to be "
-                           "kept, or watch whole objects")
+        raise RequestError(f"modify={name_of(modify)} cannot be used with views, which are read-only: let the view "
+                           f"{kind.__name__} declare only the fields to keep, or watch whole objects")
     return Modifier(modify, reader_of(kind), clock)
 
 
 def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Record]:
-    """The event. If the declared content does not decode, the error is logged and the record gets a `problem`."""
+    """The event, with a `problem` in its record if the declared content does not decode. Logs the error."""
 
     def check(record: Record) -> Record:
         validate = getattr(read(record), "validate", None) if record.problem is None else None

@@ -30,7 +30,7 @@ class Init(msgspec.Struct, frozen=True, gc=False):
 
 
 class InitApply(msgspec.Struct, Generic[T], frozen=True):
-    """An object of the list that is still arriving.
+    """An object of a list that is not complete yet.
 
     >>> InitApply(ConfigMap(name="a")).obj.name
     'a'
@@ -50,8 +50,8 @@ class InitDone(msgspec.Struct, frozen=True, gc=False):
 class Apply(msgspec.Struct, Generic[T], frozen=True):
     """An object was created or changed.
 
-    `previous` is its state before the change, if a reflector knew it. Mappers need the earlier state for references
-    that the object no longer has.
+    `previous` is the object's state before the change, if a reflector knew this state. Mappers need the earlier state
+    for references that the object no longer has.
 
     >>> event = Apply(ConfigMap(name="a"))
     >>> event.obj.name, event.previous

@@ -21,7 +21,7 @@ States
     Watching  any other ERROR, or a broken stream      Failed                        Listed(last version) (2)
     Watching  event of an unknown type                 - (logged)                    unchanged
     Watching  end, nothing new seen, younger than 1 s  Failed                        Listed(last version) (2)
-    Watching  end, younger than 1 s                    -                             Listed(last version) at its 1 s
+    Watching  end, younger than 1 s                    -                             Listed(last version), delayed
     Watching  end, or cut or silent (4)                -                             Listed(last version), in doubt
     in doubt  the server's version is lower            -                             Listing from the start, suspect
     in doubt  the server lacks all seen objects (3)    Failed                        Listing from the start
@@ -37,15 +37,15 @@ States
     new uid only raises the doubt. The objects decide: the same cluster still has one of the last seen objects, with the
     same uid. The FlowSchemas of a list and of its first watch are not compared: they may match different rules.
 (4) A server whose database was restored from an older copy accepts a watch from a future version and sends nothing
-    until its own version gets there. Such a restore cuts connections, so the server's version is requested after a
-    connection has failed. Versions are compared only when both are decimal numbers.
+    until its own version reaches that version. Such a restore cuts connections, so the server's version is requested
+    after a connection has failed. Versions are compared only when both are decimal numbers.
 (5) An answer that another try would not change (403, for example) proves nothing, so the watch goes on.
 
 Events that follow an ERROR in the same batch are dropped. The server sends them again, since the version does not move
 past the ERROR. Apart from the comparison in (4) a version is opaque: it comes from a list's metadata, an event or a
 bookmark, and is passed back unchanged. After each `Failed` the caller waits as its backoff requires, at least
-`retry_after`. Everything else goes on at once, with at most one new watch a second (two if the watch was requested for
-a shorter time), so that no behaviour of a server causes a tight loop.
+`retry_after`. Everything else continues at once, but at most one new watch is opened per second (two per second if the
+requested timeout is less than 2 s), so that no behaviour of a server causes a tight loop.
 
 The list, in pages or as a stream:
 
@@ -131,7 +131,7 @@ def page_read(state: Listing, page: PageRead) -> Step:
 
 
 def list_failed(state: Listing, error: Exception, *, expired: bool = False, streaming: bool = False) -> Step:
-    """A page could not be read, or a stream could not be opened."""
+    """The step after a page could not be read, or a stream could not be opened."""
     if streaming and isinstance(error, ApiError) and error.code in _NO_STREAMS:
         return _in_pages(state, str(error))
     expired = expired or (state.token is not None and isinstance(error, ApiError) and error.is_expired)
@@ -141,12 +141,12 @@ def list_failed(state: Listing, error: Exception, *, expired: bool = False, stre
 
 
 def stream_opened(state: Listing, server: str, now: float) -> Step:
-    """A streaming list begins."""
+    """The step after a streaming list was opened."""
     return Step(Streaming(state, now, server), [_init(state)])
 
 
 def streamed(state: Streaming, events: WatchBatch, now: float) -> tuple[Step, WatchBatch]:
-    """The step for these events, and the events that follow the end of the list."""
+    """Returns the step for `events` up to the end of the list, and the events that follow the end."""
     out: list[Event[Record] | Failed] = []
     for number, event in enumerate(events):
         kind, record = event.type, event.record
@@ -170,7 +170,7 @@ def streamed(state: Streaming, events: WatchBatch, now: float) -> tuple[Step, Wa
 
 
 def stream_ended(state: Streaming, now: float, error: Exception | None = None) -> Step:
-    """The stream ended, or failed with `error`, before the list was complete."""
+    """The step after the stream ended, or failed with `error`, before the list was complete."""
     if now - state.opened >= INITIAL_EVENTS_SECONDS:
         return _no_end(state)
     if error is None:

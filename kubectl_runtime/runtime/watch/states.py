@@ -1,4 +1,4 @@
-"""The states, inputs and steps of the watch machine (all plain values), and the Apis that a watch can have.
+"""The states, inputs and steps of the watch machine (all plain values), and the Apis that can be watched.
 
 `WatchState` describes a watch to readers of a store, to the owner of a controller, and to the status page.
 """
@@ -64,8 +64,8 @@ def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
 
 
 MIN_WATCH_SECONDS = 1.0
-"""A watch that ends sooner with nothing new has failed. If it brought something new, the next watch starts only when
-this time has passed since the start of the first."""
+"""A watch that ends sooner with nothing new has failed. If the watch delivered something new, the next watch starts
+only once this time has passed since the first was opened."""
 MAX_PAGED_TRIES = 3
 MAX_STREAMED_TRIES = 3
 """After this many incomplete streaming lists in a row the list is read in pages."""
@@ -86,15 +86,15 @@ class Listing(msgspec.Struct, frozen=True):
     expired: int = 0
     trail: TokenTrail = TokenTrail()
     suspect: bool = False
-    """Equal versions do not prove equal contents (see `event.Init`)."""
+    """Whether objects of equal version may have different contents (see `event.Init`)."""
     unfinished: int = 0
     """Streaming lists in a row that ended before they were complete."""
     in_pages: bool = False
-    """The server refused a streaming list."""
+    """Whether the server refused a streaming list."""
 
     @property
     def paged(self) -> bool:
-        """Whether the list is read in pages; not after pages have expired too often."""
+        """Whether the list is read in pages; False after pages have expired too often."""
         return self.expired < MAX_PAGED_TRIES
 
 
@@ -120,10 +120,10 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Watching(msgspec.Struct, frozen=True):
-    """A watch has been open since `opened`; `began` is the version it was opened with. In `doubt` the server's current
-    version is needed first. `shortest`: a watch that ends within this many seconds ended too early. `other_server`: the
-    FlowSchema that the server reports, while it is uncertain whether the server belongs to another cluster; until then
-    `server` keeps the earlier FlowSchema."""
+    """A watch has been open since `opened`, and began at version `began`. If in `doubt`, it first needs the server's
+    current version. `shortest`: a watch that ends within this many seconds ended too early. `other_server`: a new
+    FlowSchema that the server reports, while it is uncertain whether the server belongs to another cluster; during
+    that time `server` keeps the earlier FlowSchema."""
 
     version: str
     began: str

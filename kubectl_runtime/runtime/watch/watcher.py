@@ -102,7 +102,7 @@ def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken
     """
     check_api(api, "watcher")
     if not hasattr(api, "list_page"):
-        raise RequestError(f"watcher: {api!r} needs several watches, and a stream has one: pass Api.all or "
+        raise RequestError(f"watcher: {api!r} needs several watches, but a stream has only one: pass Api.all or "
                            "Api.namespaced, or use a controller or watch_store")
     check_type("config", config, WatcherConfig, "WatcherConfig(label_selector=\"app=web\")")
     if config.verify is not None:
@@ -160,7 +160,7 @@ def watch_object(api: Api[N], name: Named, config: WatcherConfig = DEFAULT_CONFI
     """Yield the object `name` as it is now, then each new version of it; None while it does not exist.
 
     No version is yielded twice, even after a lost connection. If the object was deleted and created again while the
-    connection was lost, None is yielded in between. The field selector of `config` is replaced. `name` may also be an
+    connection was lost, None is yielded in between. A field selector in `config` is replaced. `name` may also be an
     object, whose name is then used. Raises RequestError for an invalid name, and for a namespaced kind in all
     namespaces, where several objects may have the name. Also raises whatever `watcher` raises.
 

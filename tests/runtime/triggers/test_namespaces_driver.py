@@ -696,7 +696,7 @@ def test_what_cannot_be_done_with_several_namespaces_is_refused() -> None:
         api = Api.namespaces(client, ConfigMap, like="a*")
         with pytest.raises(RequestError, match="cluster-scoped"):
             Api.namespaces(client, Namespace, like="a*")
-        with pytest.raises(RequestError, match="a stream has one"):
+        with pytest.raises(RequestError, match="a stream has only one"):
             watcher(api)  # type: ignore[call-overload]
         with pytest.raises(RequestError, match="verify"):
             watch_store(api, WatcherConfig(verify=60))

@@ -49,7 +49,7 @@ def test_a_watch_of_views_takes_no_modify(with_fields: bool) -> None:
         maps = Api.all(client, ConfigMap)
         api, config = (maps.with_fields(View), WatcherConfig()) if with_fields else (maps, WatcherConfig(fields=View))
         watched: Any = api
-        with pytest.raises(RequestError, match=r"modify=.*views are read-only: let View declare"):
+        with pytest.raises(RequestError, match=r"modify=.* views, which are read-only: let the view View declare"):
             watch_store(watched, config, modify=lambda obj: None)
 
 
