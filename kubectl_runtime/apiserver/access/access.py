@@ -1,7 +1,7 @@
-"""`Access`, which authenticates and authorizes requests, with impersonation; and the default RBAC roles.
+"""`Access` authenticates and authorizes requests, including impersonation. This module also has the default RBAC roles.
 
-Only commonly used default roles exist. The real server has about seventy, most of them for components (scheduler,
-kubelet, …) that do not exist here.
+Only commonly used default roles exist. The real server has about seventy default roles, most of them for
+components (scheduler, kubelet, …) that do not exist here.
 """
 
 from __future__ import annotations
@@ -184,14 +184,14 @@ class AuthorizationMode(StrEnum):
 
 
 class Access:
-    """Authentication and authorization of one server. Safe to use from any thread once it is attached."""
+    """Authentication and authorization of one server. Safe to use from any thread after `attach`."""
 
     def __init__(self, *, tokens: Mapping[str, User] | None = None,
                  mode: AuthorizationMode | str = AuthorizationMode.ALWAYS_ALLOW, anonymous: bool | None = None) -> None:
-        """`tokens` maps bearer tokens to users; without it (and without RBAC) tokens are ignored.
+        """`tokens` maps bearer tokens to users. If `tokens` is None and the mode is not RBAC, tokens are ignored.
 
-        `anonymous` admits requests without credentials. By default they are admitted, except with tokens and mode
-        AlwaysAllow, as in kube-apiserver. Raises ValueError for an unknown mode.
+        `anonymous` admits requests without credentials. By default, as in kube-apiserver, such requests are admitted
+        unless `tokens` is set and the mode is AlwaysAllow. Raises ValueError for an unknown mode.
         """
         self.mode = AuthorizationMode(mode)
         if tokens is None and self.mode is AuthorizationMode.RBAC:
@@ -204,13 +204,15 @@ class Access:
         self._loaded = 0.0  # monotonic seconds
 
     def load_roles(self, seconds: float) -> None:
-        """Behave for `seconds` like a kube-apiserver that has just started and has not loaded Roles and bindings yet:
-        under RBAC every user outside system:masters is refused. Has no effect before `attach`."""
+        """Behave for `seconds` like a kube-apiserver that has just started and has not yet loaded Roles and bindings.
+
+        In mode RBAC every user outside the group system:masters is refused. Has no effect before `attach`.
+        """
         if self._cluster is not None:
             self._loaded = self._cluster.clock.monotonic() + seconds
 
     def attach(self, cluster: Cluster) -> None:
-        """Guard this cluster. Under RBAC, also store the default roles, under the cluster's lock."""
+        """Guard this cluster. In mode RBAC, also store the default roles while holding the cluster's lock."""
         self._cluster = cluster
         self._authenticator.clock = cluster.clock
         if self._rbac is not None:
@@ -222,7 +224,7 @@ class Access:
         return self._cluster.storage
 
     def admit(self, request: HttpRequest, info: RequestInfo) -> User:
-        """Authenticate and authorize a request, and return its user. Raises the 401 or 403 that answers the request.
+        """Authenticate and authorize a request, and return its user. Raises a 401 or 403 if the request is refused.
 
         The core calls this before it resolves the path, so a user without permissions does not learn which types exist.
         """
@@ -247,7 +249,7 @@ class Access:
             raise refusal(attributes, decision.reason)
 
     def require_create(self, user: User, info: RequestInfo) -> None:
-        """Raise a 403 unless the user may create the object. Called if the object of an update or patch is missing."""
+        """Raise a 403 unless the user may create the object. Called if an update or patch would create the object."""
         self.require(Attributes(user, "create", info.group, info.resource, info.subresource, info.namespace, info.name))
 
     def check_write(self, user: User, group: str, plural: str, new: dict[str, Any], old: dict[str, Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""Impersonation: reads which other user a request acts as, and checks whether its own user may do that.
+"""Impersonation: reads which user a request acts as, and checks whether the authenticated user may impersonate it.
 
 The modes that apply are tried in this order. The first mode that allows the request wins. If none does, the refusal of
 the first mode is the answer.
@@ -6,11 +6,13 @@ the first mode is the answer.
 - ``arbitrary-node``: impersonates a node. The headers must name only the user.
 - ``serviceaccount``: impersonates a service account. The headers must name only the user.
 - ``user-info``: impersonates any other user.
-- legacy: impersonates any user. It needs ``impersonate`` on user and groups (in the core group), uid and extra.
+- legacy: impersonates any user. The authenticated user needs the verb ``impersonate`` on the impersonated user and
+  groups (in the core API group), and on the uid and the extra values.
 
-The first three modes need ``impersonate-on:MODE:VERB`` on the request target, and ``impersonate:MODE`` on user, uid,
-groups and extra, all in the group authentication.k8s.io. The real server has a further mode for the node on which a
-service account's Pod runs. It does not exist here, because this server's tokens name no node.
+The first three modes need the verb ``impersonate-on:MODE:VERB`` on the request target, and the verb
+``impersonate:MODE`` on user, uid, groups and extra values, all in the API group authentication.k8s.io. The real server
+has a further mode for the node on which a service account's Pod runs. That mode does not exist here, because this
+server's tokens name no node.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ def _go_user(user: User) -> str:
 
 
 def impersonate(request: HttpRequest, attributes: Attributes, authorize: Authorize) -> User:
-    """The impersonated user, or else the request's own user. Raises a 403 if impersonation is not allowed."""
+    """The impersonated user; the authenticated user if there is none. Raises a 403 if impersonation is not allowed."""
     wanted = wanted_user(request)
     if wanted is None:
         return attributes.user

@@ -1,8 +1,9 @@
 """RBAC: a user's rules, read from the stored Roles and bindings at each request.
 
 As in the real server, ClusterRoleBindings come first and the namespace's RoleBindings second. The first rule that
-allows a request gives the reason. An aggregated ClusterRole has its own rules and the rules of all ClusterRoles that it
-selects. The real server's controller copies the selected rules; here they are collected at each request.
+allows a request decides, and `Decision.reason` names its binding. An aggregated ClusterRole has its own rules and the
+rules of all ClusterRoles that it selects. The real server's controller copies the selected rules; here they are
+collected at each request.
 
 To write a Role, a user must have all permissions in the Role, or ``escalate`` on it. To write a binding, a user must
 have all permissions of the bound role, or ``bind`` on that role. Without ``escalate``, writing an aggregated
@@ -29,7 +30,7 @@ from kubectl_runtime.apiserver.wire import HttpRequest, Object, RequestInfo
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A user and an action on a resource or a path. For a path only `user`, `verb` and `path` count."""
+    """A user and an action on a resource or a path. For a non-resource path only `user`, `verb` and `path` are used."""
 
     user: User
     verb: str
@@ -57,7 +58,7 @@ class Decision:
 
 
 def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attributes:
-    """The attributes of a request. If a collection request selects one metadata.name, it counts as for that object."""
+    """The attributes of a request. A list or watch that selects one metadata.name gets that name, like a get."""
     if not info.is_resource:
         return Attributes(user, info.verb, path=info.path, is_resource=False)
     name = info.name
@@ -169,7 +170,7 @@ def compact(rules: Iterable[Rule]) -> list[Rule]:
 
 
 def shown(rule: Rule) -> str:
-    """A rule as the message of a refused escalation prints it."""
+    """Format a rule for the message that refuses an escalation."""
     parts = (("APIGroups", "apiGroups"), ("Resources", "resources"), ("NonResourceURLs", "nonResourceURLs"),
              ("ResourceNames", "resourceNames"), ("Verbs", "verbs"))
     texts = [f"{title}:[{' '.join(map(json.dumps, rule[key]))}]" for title, key in parts if rule.get(key)]
@@ -189,7 +190,7 @@ class RoleSource(Protocol):
 
 
 class StoredRoles:
-    """A `RoleSource` that reads a server's storage. Each object version is decoded once; callers must not change it."""
+    """A `RoleSource` that reads a server's storage. Each stored object is decoded once; callers must not change it."""
 
     def __init__(self, storage: Callable[[], Storage]) -> None:
         """`storage` returns the current storage, which restoring a snapshot may replace."""
@@ -225,7 +226,7 @@ def _stored(storage: Storage) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One rule of a user with its binding. If the role could not be read, `rule` is None and `error` is set."""
+    """One rule of a user, granted by the binding `source`. For a missing role, `source` is an error and `rule` None."""
 
     rule: Rule | None
     source: str
@@ -254,7 +255,7 @@ class Rbac:
                 _aggregate([grant.source for grant in found if grant.rule is None]))
 
     def grants(self, user: User, namespace: str) -> Iterator[Grant]:
-        """The rules of a user with their sources, in a namespace or cluster-wide (`namespace` is "")."""
+        """A user's rules in a namespace with the binding of each; only cluster-wide rules if `namespace` is ""."""
         for binding in self._source.scan("clusterrolebindings", ""):
             yield from self._of_binding(user, binding, "")
         if namespace:

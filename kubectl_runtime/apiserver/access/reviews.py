@@ -1,4 +1,4 @@
-"""The review kinds (SubjectAccessReview, TokenReview, …), whose objects are answered instead of stored.
+"""The review kinds (SubjectAccessReview, TokenReview, …). The server answers a review and does not store it.
 
 `REVIEWS` maps (group, plural) to a function. Each function takes the request's context and the decoded object with the
 usual metadata, and returns the answer. The request itself has been authorized like any other.
