@@ -1,7 +1,7 @@
 """Controllers that only write computed values: status of PodDisruptionBudgets and ResourceQuotas, taints of Nodes.
 
-A budget's status has the number of selected Pods that are healthy, the number that must be healthy, and from these the
-number that may be evicted. With maxUnavailable or a percentage, `expectedPods` is the sum of replicas of the Pods'
+A budget's status reports how many selected Pods are healthy, how many must be healthy, and how many may be
+evicted (computed from both). With maxUnavailable or a percentage, `expectedPods` is the sum of replicas of the Pods'
 controllers; otherwise it is the number of selected Pods.
 
 A quota's status reports what its namespace uses. The quota is enforced even before its status is written

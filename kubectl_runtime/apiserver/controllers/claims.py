@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims and PersistentVolumes: their protection from deletion, binding, provisioning and reclaiming.
+"""Controllers for PersistentVolumeClaims and PersistentVolumes: deletion protection, binding, provisioning, reclaiming.
 
 ``persistentvolumeclaim-protection`` removes a terminating claim's finalizer when no scheduled Pod uses the claim.
 ``persistentvolume-protection`` removes a terminating volume's finalizer when the volume is not bound.
@@ -134,7 +134,7 @@ class VolumeBinder(KeyQueue):
         return 0.0 if self._volumes else super().due()
 
     def step(self, cluster: Cluster) -> None:
-        """Look at the changed volumes, then at some claims."""
+        """Process the changed volumes, then reconcile some claims."""
         with cluster.locked():
             changed, self._volumes = self._volumes, {}
             for key in changed:

@@ -39,7 +39,8 @@ CONTROLLERS: dict[str, Callable[..., ControlLoop]] = {
 def build_controllers(names: Iterable[str], *, certificate: str = "", kubelet: Kubelet) -> list[ControlLoop]:
     """The controllers with these names (``none`` for none, ``*`` for all). Raises ValueError for an unknown name.
 
-    `certificate` is the CA certificate of the server as PEM, empty without TLS. `kubelet` has a test's rules for Pods.
+    `certificate` is the CA certificate of the server as PEM, empty without TLS. `kubelet` holds the rules that a test
+    has set for Pods.
     """
     wanted = [name for name in dict.fromkeys(names) if name and name != "none"]
     if ALL in wanted:

@@ -3,12 +3,12 @@
 A `Schedule` is a cron expression of five fields, a descriptor (``@daily``) or ``@every 90s``, in a time zone (UTC by
 default). Invalid schedules are refused when the CronJob is written.
 
-concurrencyPolicy decides what happens if the previous Job still runs when a scheduled time comes. Allow creates another
+concurrencyPolicy decides what happens if the previous Job is still running at a scheduled time. Allow creates another
 Job. Forbid creates no Job while the previous one runs. When that Job ends, the Job of the latest scheduled time is
 created. Replace deletes the running Job and creates another one.
 
-A scheduled time that is more than startingDeadlineSeconds ago is skipped. If several times have passed, only the latest
-one gets a Job.
+A scheduled time more than startingDeadlineSeconds in the past is skipped. If several scheduled times have passed, a Job
+is created only for the latest one.
 """
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _FURTHEST = timedelta(days=366 * 5)  # a schedule without a time within this span (February 30) never has one
-_MANY = 100  # if more times are missed, a warning Event is written
+_MANY = 100  # if more scheduled times are missed, a warning Event is written
 
 
 class Schedule:
-    """The times of a schedule. The constructor raises ValueError for an invalid text."""
+    """A parsed schedule, which computes its scheduled times. The constructor raises ValueError for an invalid text."""
 
     def __init__(self, text: str, zone: tzinfo = UTC) -> None:
         self._zone = zone
@@ -51,7 +51,7 @@ class Schedule:
             return
         fields = _DESCRIPTORS.get(text, text).split()
         if len(fields) != len(_FIELDS):
-            raise ValueError(f"a schedule has five fields: {text!r}")
+            raise ValueError(f"a schedule must have five fields: {text!r}")
         self._any_day, self._any_weekday = (fields[index][0] in "*?" for index in (2, 4))
         self._minutes, self._hours, self._days, self._months, self._weekdays = (
             _numbers(field, *bounds, names) for field, bounds, names in zip(
@@ -101,7 +101,7 @@ def _number(text: str, names: Any, first: int) -> int:
 
 @functools.lru_cache(maxsize=256)
 def schedule_of(text: str, zone: str) -> Schedule:
-    """The schedule that `text` describes, in the time zone named `zone` ("" is UTC)."""
+    """The schedule that `text` describes, in the time zone `zone` ("" is UTC)."""
     return Schedule(text, ZoneInfo(zone) if zone else UTC)
 
 
@@ -133,9 +133,9 @@ class CronJobController(KeyQueue):
         _clean_up(cluster, version, cron["spec"], jobs)
 
     def _report_unexpected(self, cluster: Cluster, version: Version, status: Object, jobs: list[Version]) -> None:
-        """Report once each running Job that a client created with this CronJob as owner (`kubectl create job --from`).
+        """Write one Event for each running Job that a client created with this CronJob as owner.
 
-        The real server repeats its Event.
+        (For example, `kubectl create job --from` creates such Jobs.) The real server repeats the Event.
         """
         expected = {reference["uid"] for reference in status.get("active") or ()}
         found = {job.uid: job.name for job in jobs if job.uid not in expected
@@ -189,8 +189,8 @@ class CronJobController(KeyQueue):
 
 
 def _leap(schedule: Schedule, moment: datetime, now: datetime, missed: int) -> datetime:
-    """Where the search for the next scheduled time starts after the missed time `moment`: there, or later if very many
-    times were missed, so that the search ends soon."""
+    """Where the search for the next scheduled time starts after the missed time `moment`. Usually this is `moment`. If
+    very many times were missed, it is later, so that the search ends soon."""
     if missed <= _MANY * 10:
         return moment
     return max(moment, now - 2 * ((schedule.after(moment) or moment) - moment) - timedelta(days=1))

@@ -1,12 +1,12 @@
 """DaemonSets create a Pod for each Node that fits, and replace Pods of old templates a few at a time.
 
 Whether a Node fits depends on the template's nodeName, node selector and required affinity, and on the Node's taints.
-Daemon Pods tolerate the taints of Nodes in trouble. A Pod names its Node in an affinity, and the scheduler binds the
-Pod.
+Daemon Pods tolerate the taints of Nodes that are not ready, unreachable, unschedulable or under pressure. Each Pod's
+required node affinity names its Node, and the scheduler binds the Pod to that Node.
 
 RollingUpdate deletes Pods of old templates: unavailable Pods at once, other Pods within `maxUnavailable`. With
-`maxSurge` the new Pod is created first. OnDelete leaves the deletion to the user. The controller observes each of its
-own changes.
+`maxSurge` the new Pod is created first. OnDelete leaves the deletion to the user. Each write of the
+controller enqueues the DaemonSet again.
 """
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def pod_spec(spec: Object, node: str) -> Object:
 
 
 def fits(spec: Object, node: Object) -> tuple[bool, bool]:
-    """(whether the Node should get a Pod, whether an existing Pod may stay on it)."""
+    """Return a pair: whether the Node should get a Pod, and whether an existing Pod may stay on the Node."""
     if spec.get("nodeName") not in (None, "", node["metadata"]["name"]) or not selects(spec, node):
         return False, False
     tolerations = [*(spec.get("tolerations") or ()), *_TOLERATED]

@@ -1,14 +1,14 @@
-"""Deployments create a ReplicaSet for each version of their template and shift the replicas to the new one.
+"""Deployments create a ReplicaSet for each version of their template and shift the replicas to the newest ReplicaSet.
 
 The controller takes one of these steps at a time for a Deployment:
 
-- The Deployment is paused: scale its ReplicaSets to its size, without creating a new ReplicaSet.
+- The Deployment is paused: scale its ReplicaSets to the Deployment's size, without creating a new ReplicaSet.
 - The Deployment's size has changed: scale the ReplicaSets (several in proportion), then write the status.
 - RollingUpdate: create or scale up the new ReplicaSet; else scale the old ReplicaSets down; else clean up.
 - Recreate: scale the old ReplicaSets down, wait for their Pods to end, then create the new ReplicaSet.
 
-The controller observes each of its own changes. Each template has one ReplicaSet, which is created or reused, and
-annotated with its revision. Superfluous old ReplicaSets are deleted.
+Each write of the controller enqueues the Deployment again, which leads to the next step. Each template has one
+ReplicaSet, which is created or reused, and annotated with its revision. Superfluous old ReplicaSets are deleted.
 
 ReplicaSets create Pods, adopt orphans that match their selector, release Pods that no longer match, and delete
 superfluous Pods. Without the controller ``kubelet`` no Pod runs, so rollouts wait until a test writes the Pods' status.
@@ -102,7 +102,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class ReplicaSetController(KeyQueue):
-    """Creates and deletes Pods until each ReplicaSet has as many as it should."""
+    """Creates and deletes Pods until each ReplicaSet has the number of Pods that its spec wants."""
 
     name = "replicaset"
     storage = REPLICA_SETS
@@ -264,7 +264,7 @@ def scale(rollout: Rollout, found: ReplicaSet | None, replicas: int) -> bool:
 
 
 def resize(rollout: Rollout, found: ReplicaSet, replicas: int) -> bool:
-    """Set a ReplicaSet's replicas and the annotations of the Deployment's size. Returns whether anything changed."""
+    """Set a ReplicaSet's replicas and the annotations for the Deployment's size. Returns whether anything changed."""
     sizes = annotated_sizes(rollout.limits)
     if found.replicas == replicas and all(found.notes.get(key) == value for key, value in sizes.items()):
         return False
@@ -283,7 +283,7 @@ def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
 
 
 def scale_all(rollout: Rollout) -> bool:
-    """Scale the only ReplicaSet with replicas, or several ReplicaSets in proportion. Returns whether any was scaled."""
+    """Scale the only ReplicaSet with replicas, or several ReplicaSets in proportion. Returns whether any changed."""
     active = [found for found in rollout.sets if found.replicas]
     if len(active) <= 1:
         latest = active[0] if active else rollout.new or next(reversed(rollout.old), None)
@@ -379,7 +379,7 @@ def clean_up(rollout: Rollout) -> None:
         delete(rollout.cluster, REPLICA_SETS, found.version)
 
 
-_PATIENCE = 2.0  # seconds; more than one, because creation times are whole seconds
+_PATIENCE = 2.0  # seconds during which a ReplicaSet counts as new; above 1, as creation times are whole seconds
 
 
 class DeploymentController(KeyQueue):

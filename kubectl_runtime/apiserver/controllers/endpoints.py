@@ -134,8 +134,8 @@ class EndpointsController(_OfServices):
     def reconcile(self, cluster: Cluster, version: Version) -> None:
         """Write a Service's Endpoints if they changed.
 
-        (Endpoints have the Service's name and no owner. So this controller deletes them with the Service, not the
-        garbage collector.)
+        (Endpoints have the Service's name and no owner, so the garbage collector does not delete them. This controller
+        deletes them after the Service.)
         """
         service = version.decode()
         if not dig(service, "spec.selector") or dig(service, "spec.type") == "ExternalName" or version.deleting:
@@ -173,7 +173,7 @@ class EndpointsController(_OfServices):
         return 0.0 if self._gone else super().due()
 
     def step(self, cluster: Cluster) -> None:
-        """Delete the Endpoints of deleted Services, then look at some Services."""
+        """Delete the Endpoints of deleted Services, then reconcile some Services."""
         with cluster.locked():
             gone, self._gone = self._gone, []
             for key in gone:

@@ -1,8 +1,9 @@
 """The garbage collector: what happens to dependents when their owner is deleted.
 
-- An object whose owners are all gone is deleted. If some owners stay, the references to the other owners (which are
-  gone or wait for their dependents) are removed.
-- An object whose remaining owners all wait for their dependents is deleted, in the foreground if it has dependents.
+- An object whose owners are all gone is deleted. If some owners stay, the references to the other owners are removed.
+  (The other owners are gone or are being deleted in the foreground, which means that they wait for their dependents.)
+- An object whose remaining owners are all being deleted in the foreground is deleted, and also in the foreground if it
+  has dependents itself.
 - The finalizer foregroundDeletion of a terminating object is removed when no dependent blocks the deletion.
 - If an object is deleted with the policy Orphan, its dependents lose their references to it, and after that its
   finalizer ``orphan`` is removed.
@@ -29,7 +30,7 @@ PER_STEP = 50  # objects per step, so that other requests are served in between
 
 
 class GarbageCollector:
-    """Deletes and orphans dependents. Indexes each object's place and dependents by uid."""
+    """Deletes and orphans dependents. Indexes each object's storage key and dependents by uid."""
 
     name = "garbage-collector"
 
@@ -53,16 +54,16 @@ class GarbageCollector:
             cluster.storage.observers.append(self._observe)
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at all objects that have owners or are being deleted."""
+        """Enqueue all objects that have owners or are being deleted."""
         self.start(cluster)
 
     def due(self) -> float | None:
-        """Due at once if an object is queued."""
+        """0 (due now) if an object is queued, else None."""
         return 0.0 if self._queue else None
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Look at some queued objects."""
+        """Process some queued objects."""
         for _ in range(min(PER_STEP, len(self._queue))):
             place = self._queue.popleft()
             self._queued.discard(place)

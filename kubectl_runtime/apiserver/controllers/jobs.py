@@ -164,12 +164,12 @@ class JobController(KeyQueue):
         self._job_gone = False
 
     def start(self, cluster: Cluster) -> None:
-        """Observe changes, look at every Job, and release the tracked Pods of Jobs that are gone."""
+        """Observe changes, enqueue every Job, and schedule the release of tracked Pods whose Jobs are gone."""
         super().start(cluster)
         self._job_gone = True
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at every Job, and release the tracked Pods of Jobs that are gone."""
+        """Enqueue every Job, and schedule the release of tracked Pods whose Jobs are gone."""
         super().look_again(cluster)
         self._job_gone = True
 
@@ -196,7 +196,7 @@ class JobController(KeyQueue):
                 _untrack(cluster, pod)
 
     def reconcile(self, cluster: Cluster, version: Version) -> None:
-        """Count the ended Pods, write the status, create or delete Pods."""
+        """Count the ended Pods, write the status, and create or delete Pods."""
         job = version.decode()
         spec, status = job["spec"], dict(job.get("status") or {})
         if spec.get("managedBy") not in (None, OWN_NAME):

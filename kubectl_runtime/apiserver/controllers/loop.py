@@ -1,11 +1,12 @@
-"""`ControlLoop`: a controller of the cluster, whose `step` the core calls whenever the loop is due.
+"""`ControlLoop`: a controller of the cluster. The core calls its `step` whenever the controller has work.
 
 A loop observes every stored change (`Storage.observers`), collects keys (`KeyQueue`), and does a bounded piece of work
 in `step`. `start`, `look_again` and the observers are called under the cluster's lock. `step` takes the lock itself,
-because a loop must not hold the lock while it calls a test's functions (`under_lock` is for the other loops).
+because a loop must not hold the lock while it calls a test's functions. `under_lock` wraps the `step` of loops that
+call no such functions.
 
 If a controller's request calls a webhook, the lock is released during the call. Objects that the loop has read may be
-outdated after the call, so its further requests name the object's uid and resourceVersion.
+outdated after the call, so the controller's later requests name the object's uid and resourceVersion.
 """
 
 from __future__ import annotations
@@ -25,14 +26,13 @@ class ControlLoop(Protocol):
     name: str
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every stored object, and begin to observe changes. Called again after a restore."""
+        """Enqueue every stored object, and begin to observe changes. Called again after a restore."""
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at every stored object again, because a webhook refused a write of this controller, or `step` raised."""
+        """Enqueue every stored object again. Called if a webhook refused a write of the loop, or if `step` raised."""
 
     def due(self) -> float | None:
-        """When `step` has work, in monotonic seconds (0 for now); None if only a change can bring work. Takes no lock.
-        """
+        """When `step` has work, in monotonic seconds (0 for now); None until an object changes. Takes no lock."""
 
     def step(self, cluster: Cluster) -> None:
         """Do a bounded piece of work. If the step raises, its keys may be lost, so the core calls `look_again`."""
@@ -51,7 +51,7 @@ PER_STEP = 50
 
 
 class KeyQueue:
-    """The base of most controllers. Subclasses set `storage` and `children`, and reconcile one object at a time."""
+    """Base class of most controllers. Subclasses set `storage` and `children`, and reconcile one object at a time."""
 
     name = ""
     storage = ""  # the storage key of the reconciled type
@@ -60,11 +60,11 @@ class KeyQueue:
 
     def __init__(self) -> None:
         self._keys: dict[str, None] = {}
-        self._later: dict[str, float] = {}  # key -> when to look at the object again, in monotonic seconds
+        self._later: dict[str, float] = {}  # key -> when to reconcile the object again, in monotonic seconds
         self._cluster: Cluster | None = None
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every object of the type, and observe changes."""
+        """Enqueue every object of the type, and begin to observe changes."""
         self._keys = dict.fromkeys(cluster.storage.bucket(self.storage).keys)
         self._later.clear()
         if self._cluster is None:
@@ -87,15 +87,15 @@ class KeyQueue:
             self._keys |= {version.key: None for version in self._cluster.storage.bucket(self.storage).scan(namespace)}
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at every object of the type."""
+        """Enqueue every object of the type."""
         self._keys |= dict.fromkeys(cluster.storage.bucket(self.storage).keys)
 
     def look_later(self, cluster: Cluster, version: Version, seconds: float) -> None:
-        """Look at an object again after `seconds`, or earlier if it changes."""
+        """Reconcile an object again after `seconds`, or earlier if the object changes."""
         self._later[version.key] = cluster.clock.monotonic() + seconds
 
     def due(self) -> float | None:
-        """Due at once if an object is queued, else when the first delayed object is due."""
+        """0 (due now) if an object is queued, else the time at which the first delayed object is due."""
         return 0.0 if self._keys else min(self._later.values(), default=None)
 
     @under_lock
@@ -118,7 +118,7 @@ class KeyQueue:
 
 def record_event(cluster: Cluster, of: Kind, version: Version, reason: str, message: str, *, component: str,
                  kind: str = "Normal", versioned: bool = True, agent: str = MANAGER) -> None:
-    """Write one Event about an object, in the object's namespace or in ``default``; no Event if `of` is not served.
+    """Write one Event about an object, in the object's namespace or in ``default``. Does nothing if `of` is not served.
 
     `versioned` adds the object's resourceVersion. `agent` is the component that makes the request.
     """

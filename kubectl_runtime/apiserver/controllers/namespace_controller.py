@@ -18,12 +18,12 @@ class NamespaceController:
     name = "namespace"
 
     def __init__(self) -> None:
-        self._terminating: dict[str, None] = {}  # namespaces to look at, in order
+        self._terminating: dict[str, None] = {}  # queued namespaces, in order
         self._deleting: set[str] = set()  # all terminating namespaces
         self._started = False
 
     def start(self, cluster: Cluster) -> None:
-        """Find the terminating namespaces, and observe changes."""
+        """Enqueue the terminating namespaces, and begin to observe changes."""
         self._deleting = {version.name for version in cluster.storage.bucket(STORAGE).scan("") if version.deleting}
         self._terminating = dict.fromkeys(sorted(self._deleting))
         if not self._started:
@@ -45,7 +45,7 @@ class NamespaceController:
         self._terminating |= dict.fromkeys(sorted(self._deleting))
 
     def due(self) -> float | None:
-        """Due at once if a namespace is queued."""
+        """0 (due now) if a namespace is queued, else None."""
         return 0.0 if self._terminating else None
 
     @under_lock
@@ -61,7 +61,7 @@ class NamespaceController:
         if not self._delete_contents(cluster, name):
             self._terminating[name] = None  # more objects have to be deleted
             return
-        namespace = cluster.storage.get(STORAGE, "", name)  # webhook calls may have changed it
+        namespace = cluster.storage.get(STORAGE, "", name)  # webhook calls may have changed the namespace
         if namespace is None:
             return
         remaining = self._remaining(cluster, name)
@@ -88,7 +88,7 @@ class NamespaceController:
                     return False
                 before = cluster.turned_away
                 delete(cluster, key, version, policy="Background")
-                left -= cluster.turned_away == before  # an object that a webhook keeps must not block others
+                left -= cluster.turned_away == before  # one object that a webhook protects must not block others
         return True
 
     @staticmethod

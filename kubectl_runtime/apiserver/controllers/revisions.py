@@ -43,7 +43,7 @@ class Revision:
 
 
 def template_hash(data: Object, collisions: int = 0) -> str:
-    """The hash of a revision's data as in kube-controller-manager: 32-bit FNV-1, in the letters of generated names."""
+    """The hash of a revision's data as in kube-controller-manager: 32-bit FNV-1, in the alphabet of generated names."""
     text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
@@ -63,7 +63,7 @@ def owned(cluster: Cluster, owner: Version) -> list[Revision]:
 def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: str) -> list[Revision]:
     """A set's revisions. The last one is the revision of the current template, and is created if missing.
 
-    `label` is the label key of the hash. The result is empty if the server refused to store the revision.
+    `label` is the template hash's label key. The result is empty if the server refused to store the revision.
     """
     template = obj["spec"]["template"]
     known = owned(cluster, owner)
@@ -93,7 +93,7 @@ def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: s
 
 
 def forget(cluster: Cluster, revisions: list[Revision], used: Collection[str], limit: int) -> None:
-    """Delete the oldest unused revisions, down to the limit."""
+    """Delete the oldest unused revisions until at most `limit` of them remain."""
     unused = [revision for revision in revisions if revision.name not in used]
     for revision in unused[:max(0, len(unused) - limit)]:
         delete(cluster, REVISIONS, revision.version)

@@ -46,7 +46,7 @@ def limits_of(spec: Object) -> Limits:
     surge = _share(rolling.get("maxSurge", 0), replicas, up=True)
     unavailable = _share(rolling.get("maxUnavailable", 0), replicas, up=False)
     if not surge and not unavailable:
-        unavailable = 1  # if both were 0, the rollout could not start
+        unavailable = 1  # with surge and unavailable both 0, the rollout could not start
     return Limits(replicas, surge, min(unavailable, replicas))
 
 
@@ -117,8 +117,8 @@ def condition(status: Object, kind: str) -> Object | None:
 
 def set_condition(status: Object, kind: str, state: str, reason: str, message: str, now: str, *,
                   renew: bool = False) -> None:
-    """Set a condition and move it to the end of the list. If it already has this state and reason, change it only with
-    `renew`."""
+    """Set a condition and move it to the end of the list. If the condition already has this state and reason, change it
+    only with `renew`."""
     known = condition(status, kind)
     if known and known["status"] == state and known["reason"] == reason and not renew:
         return
@@ -191,7 +191,7 @@ def _progressing(before: Object, status: Object) -> bool:
 
 
 def change_of(status: Object) -> Object:
-    """A status as a merge patch that removes zero counts, except for the count of terminating Pods."""
+    """A merge patch that sets `status` and removes its zero counts, except the count of terminating Pods."""
     return {key: None if key in _COUNTS and not value else value for key, value in status.items()}
 
 

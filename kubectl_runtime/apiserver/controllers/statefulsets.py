@@ -12,7 +12,8 @@ One step of the controller for a StatefulSet:
   created again with the new template.
 
 With the persistentVolumeClaimRetentionPolicy Retain, claims stay. With Delete, the set or the deleted Pod owns the
-claims, and the garbage collector deletes them. The controller observes each of its own changes.
+claims, and the garbage collector deletes them. Each write of the controller enqueues the StatefulSet again,
+which leads to the next step.
 """
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ class OneSet:
         self.condemned = sorted((ordinal for ordinal in members if not self.start <= ordinal < self.end), reverse=True)
 
     def advance(self) -> bool:
-        """Take the next step. Returns whether something was done or the set has to wait."""
+        """Take the next step. Returns False only if there was nothing to do and nothing to wait for."""
         changed = 0
         for ordinal in range(self.start, self.end):
             acted, waits = self._advance_one(ordinal)
@@ -152,7 +153,7 @@ class OneSet:
         return self._scale_down() or bool(changed) or self._update()
 
     def _advance_one(self, ordinal: int) -> tuple[bool, bool]:
-        """Take one Pod a step forward. Returns whether something was done, and whether the Pods after it have to wait.
+        """Take one Pod a step forward. Returns whether something was done, and whether later Pods have to wait.
         """
         one = self.members.get(ordinal)
         if one is None:
