@@ -153,7 +153,7 @@ def is_terminating(crd: Version) -> bool:
 
 
 class CrdController:
-    """Accepts, establishes, serves and cleans up CRDs. The core calls `step` after each change of a CRD."""
+    """Accepts, establishes, serves and cleans up CRDs. The core calls `step` after a CRD has changed."""
 
     name = "customresourcedefinitions"
 
@@ -197,7 +197,7 @@ class CrdController:
             self._note(version)
 
     def due(self) -> float | None:
-        """Due at once after a change."""
+        """0 (due now) if a CRD has changed since the last step, else None."""
         return 0.0 if self._dirty else None
 
     @under_lock
@@ -355,12 +355,12 @@ class ConversionCache:
         """Do nothing: a failed conversion is not tried again."""
 
     def due(self) -> float | None:
-        """Due at once after a write."""
+        """0 (due now) if written objects wait for their conversion, else None."""
         return 0.0 if self._written else None
 
     @under_lock
     def step(self, cluster: Cluster) -> None:
-        """Convert one object. If that fails, drop the type's other waiting objects, as each failure may take long."""
+        """Convert one object. If that fails, drop the type's other waiting objects: each failure may take long."""
         if not self._written:
             return
         storage, key = next(iter(self._written))

@@ -226,7 +226,7 @@ def _warning_errors(version: Object) -> list[str]:
 
 
 def _parts(versions: list[Object], key: str) -> Iterator[tuple[str, Any]]:
-    """(path, value) of one part of the versions, once if all versions have the same value, else for each version."""
+    """Yield (path, value) of one part of the versions: once if all versions have the same value, else per version."""
     values = [version.get(key) for version in versions]
     if values and all(value == values[0] for value in values):
         yield f"spec.{key}", values[0]
@@ -354,7 +354,7 @@ class CrdStrategy(BuiltinStrategy):
             obj["status"]["storedVersions"] = storage_versions(obj)[:1]
 
     def to_storage(self, obj: Object, version: str) -> Object:
-        """Keep the object's JSON, including empty lists."""
+        """Return the object unchanged, including empty lists."""
         return obj
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
@@ -375,14 +375,14 @@ class CrdStrategy(BuiltinStrategy):
                                                                           if name not in stored]}
 
     def reset(self, subresource: str) -> ResetFields:
-        """The main resource resets only status, and /status resets only spec (see `prepare_update`)."""
+        """The fields that a write ignores: status on the main resource, only spec on /status (see `prepare_update`)."""
         return ResetFields(drop=(("spec",),)) if subresource == "status" else super().reset(subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
         return create_causes(obj)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate as on create; group, scope and names of the type cannot change."""
+        """Validate as on create; the type's group, scope and names cannot change. On /status, check only the names."""
         if subresource:
             return name_causes(dig(new, "status.acceptedNames") or {}, "status.acceptedNames")
         return update_causes(new, old, established=is_true(old, "Established"))

@@ -149,7 +149,7 @@ class WebhookConverter:
             shown = (meta.get(key) or "") if isinstance(meta, dict) else ""
             if shown != (own.get(key) or ""):
                 raise _Wrong(f"must have the same {name}: {own.get(key) or ''} != {shown}")
-        assert isinstance(meta, dict)  # the loop has compared the name
+        assert isinstance(meta, dict)  # the loop refuses an object whose metadata has no name
         content = {key: value for key, value in after.items() if key not in ("kind", "apiVersion", "metadata")}
         return {"metadata": _restored(own, meta), **content}
 
@@ -188,8 +188,8 @@ _GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: 
 
 
 def scale_causes(obj: Object, paths: tuple[str, str, str] | None, *, with_spec: bool) -> list[Cause]:
-    """The causes of invalid values at the /scale paths (spec replicas, status replicas, selector). Without `with_spec`
-    the first path is not checked."""
+    """The causes of invalid values at the /scale paths (spec replicas, status replicas, selector). The first path is
+    not checked if `with_spec` is false."""
     if paths is None:
         return []
     spec, status, selector = paths
@@ -284,7 +284,7 @@ class CustomStrategy(Strategy):
 
     @property
     def converts(self) -> bool:
-        """Whether a read may differ from the stored object."""
+        """Whether a read may return something other than the stored object."""
         return self._changed
 
     def all_from_storage(self, stored: list[tuple[Object, str]], version: str) -> list[Object]:
