@@ -38,7 +38,7 @@ def create(ctx: RequestContext) -> HttpResponse:
 
 
 def update(ctx: RequestContext) -> HttpResponse:
-    """Replace an object: 200; 201 if the PUT created it, which few kinds allow."""
+    """Answer a PUT: 200 if it replaced the object, 201 if it created the object (which few kinds allow)."""
     ctx.options = write_options(ctx.request, "UpdateOptions")
     obj, keys = read_object(ctx.request, ctx.type)
     decode(ctx, obj, keys)
@@ -63,7 +63,7 @@ def _stored(ctx: RequestContext, obj: Object) -> tuple[Version, int]:
 
 
 def check_uid(ctx: RequestContext, obj: Object, found: str) -> None:
-    """Raise the 409 if the client's object has another uid than `found`, the stored one ("" without an object)."""
+    """Raise a 409 if the client's object has a uid other than `found`, the stored object's uid ("" if none)."""
     wanted = obj["metadata"].get("uid") or ""
     if wanted in ("", found):
         return
@@ -78,7 +78,7 @@ _CUSTOM_TYPES = (json_patch.JSON_PATCH, json_patch.MERGE_PATCH, json_patch.APPLY
 
 
 def patch_type(ctx: RequestContext) -> str:
-    """The patch format by Content-Type. Raises the 415."""
+    """The patch format that the Content-Type names. Raises a 415 if the server does not support the format."""
     media = ctx.request.header("content-type").partition(";")[0].strip()  # case-sensitive
     if ctx.type.is_custom and media not in _CUSTOM_TYPES:
         raise errors.unsupported_media_type(_CUSTOM_TYPES)
@@ -94,7 +94,7 @@ _GO_KINDS = {str: "string", int: "int64", float: "float64", bool: "bool", list: 
 
 @dataclass(slots=True)
 class Patched:
-    """The object after a patch, the keys of the patch, and the text that refusals quote."""
+    """The object after a patch, the JSON keys in the patch, and the text that a 422 quotes."""
 
     value: Object
     keys: Keys
@@ -102,15 +102,15 @@ class Patched:
     is_map: bool = False
 
     def refuse_fields(self, ctx: RequestContext, unknown: list[str]) -> None:
-        """Raise the 422 for unknown or repeated fields, unless they only cause warnings or are ignored."""
+        """Raise a 422 for unknown or repeated fields, unless they only cause warnings or are ignored."""
         if why := refusing(ctx, self.keys.problems(unknown)):
             raise self.invalid(why)
 
     def misfit(self, error: errors.BodyDecodeError) -> str:
-        """The message for a result that does not fit its kind.
+        """The error message if the patched object does not fit its kind's schema.
 
-        The real server converts the result of a strategic merge patch from a map instead of decoding text, which gives
-        other messages.
+        The real server converts the result of a strategic merge patch from a map instead of decoding text, so its
+        messages for that patch format differ.
         """
         if not self.is_map or error.misfit is None:
             return str(error)
@@ -124,7 +124,7 @@ class Patched:
         return f"cannot restore struct from: {found}"
 
     def invalid(self, why: str) -> errors.StatusError:
-        """The 422 of a patch whose result does not fit; its message names no object."""
+        """The 422 for a patch whose result is invalid. The message names no object."""
         message = f' "" is invalid: patch: Invalid value: {errors.go_value(self.text)}: {why}'
         return errors.StatusError(422, "Invalid", message, causes=[errors.invalid_value("patch", self.text, why)])
 
@@ -146,7 +146,7 @@ def patched(media: str, data: bytes, current: Object, schema: Schema) -> Patched
 
 
 def patch(ctx: RequestContext) -> HttpResponse:
-    """Patch an object: 200; 201 if an apply created it."""
+    """Answer a PATCH: 200 if it changed an object, 201 if an apply created the object."""
     media = patch_type(ctx)
     applies = media == json_patch.APPLY_YAML
     ctx.options = write_options(ctx.request, "PatchOptions", apply=applies)
@@ -237,7 +237,7 @@ def _apply(ctx: RequestContext, configuration: Object, keys: Keys) -> tuple[Vers
 
 
 def refuse_repeated(ctx: RequestContext, keys: Keys) -> None:
-    """Raise the 400 of a configuration with repeated keys."""
+    """Raise a 400 if an apply configuration has repeated keys."""
     if why := refusing(ctx, keys.problems([])):
         why = why.removeprefix("strict decoding error: ")
         raise errors.bad_request(f"error strict decoding YAML: error converting YAML to JSON: {why}")

@@ -1,4 +1,4 @@
-"""DELETE of an object and of a collection, and eviction; `remove` is also used by evictions.
+"""DELETE of an object and of a collection, and eviction of Pods.
 
 The effect of a delete:
 
@@ -8,8 +8,8 @@ The effect of a delete:
 - For a kind with a grace period (Pod) the delete first sets deletionTimestamp and the grace period. If the period is 0,
   the object is then removed.
 - A Namespace or CRD becomes Terminating; its contents are deleted first.
-- A second delete has an effect only if it shortens the grace period or, for kinds without one, changes the propagation
-  policy.
+- A second delete has an effect only if it shortens the grace period or, for kinds without a grace period, changes the
+  propagation policy.
 
 Eviction is a delete that first writes its reason into the Pod's conditions, and that PodDisruptionBudgets may refuse.
 Budgets do not protect a Pod that is Pending, finished or terminating. A Pod that is not ready is evicted if its budget
@@ -67,7 +67,7 @@ def delete(ctx: RequestContext) -> HttpResponse:
 
 
 def delete_collection(ctx: RequestContext) -> HttpResponse:
-    """Delete the objects that a list with the same options returns. The answer is that list, as before the deletion."""
+    """Delete the objects that a list with the same options returns. The answer lists them as they were before."""
     if ctx.type.namespaced and not ctx.info.namespace:
         raise errors.method_not_allowed()
     form = Form(ctx.type, ctx.media, ctx.request, ctx.cluster.clock.now, is_list=True)
@@ -85,13 +85,13 @@ def delete_collection(ctx: RequestContext) -> HttpResponse:
 
 def _remove_listed(ctx: RequestContext, listed: Version, options: DeleteOptions) -> None:
     current = ctx.cluster.storage.get(ctx.type.storage, listed.namespace, listed.name)
-    if current is not None:  # a page may contain an older state
+    if current is not None:  # a page may contain objects that have been deleted since
         remove(ctx, current, options)
 
 
 def remove(ctx: RequestContext, current: Version, options: DeleteOptions, *, asks: bool = True
            ) -> tuple[Version, bool]:
-    """Delete an object as far as possible now. Returns the version for the answer, and whether the object is gone.
+    """Remove the object, or mark it as terminating. Returns the version for the answer, and whether the object is gone.
 
     Webhooks are called first, unless `asks` is false. Raises Overtaken if the object changed during these calls.
     """
@@ -165,7 +165,7 @@ def _terminate(ctx: RequestContext, current: Version, obj: Object, options: Dele
 
 
 def check_preconditions(ctx: RequestContext, current: Version, *, uid: str | None, rv: str | None) -> None:
-    """Check uid and resourceVersion in the client's preconditions; None matches any. Raises the 409."""
+    """Raise a 409 unless the object matches the client's preconditions (None: the client set no precondition)."""
     terminates = ctx.type.strategy.terminates
     plural = ctx.type.plural if terminates else ctx.type.kind
     for field, wanted, found, happened in (("UID", uid, current.uid, "deleted and then recreated"),
@@ -242,7 +242,7 @@ def evict(ctx: RequestContext) -> HttpResponse:
             still(ctx, current)  # the write to the budget may have called webhooks too
             current = _tell(ctx, current, pod)
         if wanted.get("resourceVersion"):
-            raw["preconditions"]["resourceVersion"] = str(current.rv)  # includes the eviction's own change
+            raw["preconditions"]["resourceVersion"] = str(current.rv)  # the eviction's own write has changed it
         remove(ctx, current, checked(raw), asks=False)  # webhooks were called for the eviction
 
     attempt(ctx, write)

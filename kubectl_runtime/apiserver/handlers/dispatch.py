@@ -1,4 +1,4 @@
-"""Finds the handler of a resource request by verb and subresource. Raises 405 or 404 if the type does not serve it."""
+"""Finds a resource request's handler by verb and subresource. Raises a 405 or 404 if the type does not serve them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SUBRESOURCES: dict[str, dict[str, Handler]] = {
 
 
 def handle_resource(ctx: RequestContext) -> HttpResponse:
-    """Answer a request to a resource. Raises StatusError if it is refused."""
+    """Answer a request to a resource. Raises StatusError if the request is refused."""
     info = ctx.info
     if info.subresource:
         return _subresource(ctx)

@@ -31,7 +31,7 @@ _CHANNELS = ("stdin", "stdout", "stderr", "tty")
 
 
 def read_log(ctx: RequestContext) -> HttpResponse:
-    """Answer with the container's log, set by a test or empty for a running Pod. 204 while the Pod has no node."""
+    """Answer with the container's log: a test's log, or an empty log for a running Pod. 204 if the Pod has no node."""
     request = ctx.request
     selection = _selection(ctx)
     pod = _pod(ctx)
@@ -112,7 +112,7 @@ def _log_of_running(ctx: RequestContext, pod: Object, container: str) -> Contain
 
 
 def not_given(ctx: RequestContext, what: str, how: str, part: str) -> errors.StatusError:
-    """The refusal of a request for which a test set no handler; it names the request and the existing handlers."""
+    """The 501 for a request without a handler. Its message names the request and the handlers that a test has set."""
     given = ctx.kubelet.given(what)
     known = f"there is one for {given}" if given else "there is none"
     return errors.StatusError(501, "NotImplemented", f"no container runs behind the Pods of the embedded API server: "

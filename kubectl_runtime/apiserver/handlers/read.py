@@ -1,6 +1,6 @@
 """GET of an object and of a collection: paging, selectors, and the state that a resourceVersion selects.
 
-A list returns this state, by resourceVersion and resourceVersionMatch:
+A list returns this state, by resourceVersion and resourceVersionMatch ("match"):
 
 - unset: the current state. (A match without a resourceVersion is refused.)
 - 0, with no match or NotOlderThan: the current state; a limit is ignored.
@@ -66,7 +66,7 @@ def read_list_request(ctx: RequestContext) -> ListRequest:
     """Read the query of a list or watch. Raises a 400 if it is malformed."""
     request = ctx.request
     fields = _fields(ctx.type, request.param("fieldSelector"))
-    if ctx.info.name:  # only in the old form of a watch
+    if ctx.info.name:  # only deprecated /watch/ paths name an object
         if fields and not fields.matches({"metadata.name": ctx.info.name, "metadata.namespace": ctx.info.namespace}):
             raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
         fields = FieldSelector((("metadata.name", True, ctx.info.name),))
@@ -83,7 +83,7 @@ def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
     strategy = resource_type.strategy
     names = strategy.selectable_field_names()
     supported = {"metadata.name"} | names
-    if resource_type.namespaced or not names:  # surprising: also for cluster-scoped kinds without own fields
+    if resource_type.namespaced or not names:  # surprising: also cluster-scoped kinds without own fields
         supported |= {"metadata.namespace"}
     return parse_fields(text, supported, strategy.unsupported_field)
 
@@ -118,7 +118,7 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
     found = list(islice(selected, limit) if limit else selected)
     metadata: Object = {"resourceVersion": str(rv)}
     if limit and len(found) == limit and not _is_single(ctx, listing):
-        rest = sum(1 for _ in items)  # matching or not, since the real server does not check further objects
+        rest = sum(1 for _ in items)  # all, since the real server does not check whether later objects match
         if rest:
             metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
@@ -176,7 +176,7 @@ def parse_version(text: str) -> int:
 
 
 def validate(ctx: RequestContext, listing: ListRequest) -> None:
-    """Check that the options of a list are compatible. Raises the 422."""
+    """Check that the options of a list are compatible. Raises a 422."""
     causes: list[Cause] = []
     match, at = listing.match, "resourceVersionMatch"
     if match:

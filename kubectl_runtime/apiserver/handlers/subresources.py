@@ -173,8 +173,8 @@ def _store(ctx: RequestContext, current: Version, before: Object, scale: Object)
     target = new
     for parent in parents:
         target = target.setdefault(parent, {})
-        if not isinstance(target, dict):  # in a custom resource this may be any value
-            raise errors.bare_500(f"failed to set replicas: .{parent} is no object")
+        if not isinstance(target, dict):  # a custom resource may have any value here
+            raise errors.bare_500(f"failed to set replicas: .{parent} is not an object")
     target[last] = replicas
     _give_back(ctx, new["metadata"], meta.get("managedFields"))
     return writes.update(ctx, current, old, new, "scale", applied=True, view=lambda obj: _scale_of(ctx, obj))

@@ -1,6 +1,6 @@
 """GET with watch=true: `OpenWatch`, the stream of one watch, and the handler that opens it.
 
-A watch reads its type's history with its own cursor; nothing is queued per watch. It ends without an event
+A watch reads its type's history with its own cursor; nothing is queued per watch. A watch ends without an event
 
 - when timeoutSeconds have passed;
 - when its type is no longer served, after the events of the deletion;
@@ -8,8 +8,9 @@ A watch reads its type's history with its own cursor; nothing is queued per watc
 - when an object cannot be converted (this is logged, and the client's next list gets the 500);
 - when the client is gone (`close()`).
 
-If the client allows bookmarks, one is sent every minute and one two seconds before the timeout. A watch from a future
-version, as after a restore of the database, is silent until the server reaches that version.
+If the client allows bookmarks, a bookmark is sent every minute and another one two seconds before the timeout. A watch
+that begins at a future version (for example after a restore of the database) sends no events until the server reaches
+that version.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class OpenWatch:
 
     def __init__(self, cluster: Cluster, bucket: Bucket, form: Form, namespace: str, listing: ListRequest, *,
                  since: int, initial: list[Version] | None, initial_end: bool, bookmarks: bool) -> None:
-        """The caller must hold the cluster's lock. `initial` objects, as of version `since`, come first as ADDED."""
+        """The caller must hold the cluster's lock. `initial` objects, at version `since`, are sent first as ADDED."""
         self._cluster = cluster
         self._bucket = bucket
         self._form = form
@@ -159,7 +160,7 @@ class OpenWatch:
                 yield line
 
     def _line(self, change: Change) -> bytes:
-        """The event of a change for this watch; b"" if the watch does not see the change."""
+        """The event of a change for this watch; b"" if the watch does not cover the object."""
         if self._namespace and change.new.namespace != self._namespace:
             return b""
         before = change.old is not None and select(self._listing, change.old)
