@@ -59,8 +59,8 @@ class Container:
 
 @dataclass(slots=True)
 class Step:
-    """The result of `advance`: a changed status, or None; the seconds until the next call, or None if no call is
-    needed; Events as (type, reason, message)."""
+    """The result of `advance`: the changed status (or None), the seconds until the next call (None if no call is
+    needed), and Events as (type, reason, message)."""
 
     status: Object | None = None
     wait: float | None = None
@@ -70,7 +70,7 @@ class Step:
 
 
 def advance(container: Container) -> Step:
-    """The next step of a container whose turn it is."""
+    """The next step of a container that may run now. (Init containers run one after the other.)"""
     state = container.status.get("state") or {}
     if "running" in state:
         return _run(container)

@@ -33,7 +33,7 @@ from kubectl_runtime.core.base.threads import Clock
 
 T = TypeVar("T")
 _Key = tuple[str, str, str, str | None]
-_MOST_GIVEN = 10  # settings that an error message names at most
+_MOST_GIVEN = 10  # maximum number of settings that an error message names
 
 
 class Kubelet:
@@ -45,7 +45,7 @@ class Kubelet:
         self._logs: dict[_Key, ContainerLog] = {}
         self._handlers: dict[_Key, ExecHandler] = {}
         self._forwards: dict[_Key, ForwardHandler] = {}
-        self._own: set[_Key] = set()  # keys of logs that the server made for running containers, not a test
+        self._own: set[_Key] = set()  # keys of logs that the server (not a test) made for running containers
         self.rules = PodRules()
         """The rules by which Pods run (see `PodRules`)."""
         self.left_alone: frozenset[str] = frozenset()
@@ -103,11 +103,11 @@ class Kubelet:
     # Called by the server.
 
     def find_log(self, namespace: str, pod: str, container: str, *, previous: bool) -> ContainerLog | None:
-        """The container's log, or None if it has none."""
+        """The container's log, or None if the container has no log."""
         return self._find(self._logs, "previous" if previous else "log", namespace, pod, container)
 
     def open_log(self, namespace: str, pod: str) -> ContainerLog:
-        """The log of a running Pod whose containers have no log: creates an empty log."""
+        """The log of a running Pod whose containers have no logs; created empty if missing."""
         return self._own_log(("log", namespace, pod, None))
 
     def begin_log(self, namespace: str, pod: str, container: str, content: bytes) -> None:
@@ -159,7 +159,7 @@ class Kubelet:
         return self._find(self._forwards, "portforward", namespace, pod, str(port))
 
     def given(self, what: str) -> str:
-        """Where a test set `log`, `exec`, `attach` or `portforward`, as text for an error; "" if nowhere."""
+        """The Pods for which a test set `what` (log, exec, attach, portforward), as text for an error; "" if none."""
         with self._lock:
             keys = [key for known in (self._logs, self._handlers, self._forwards) for key in known
                     if key[0] == what and key not in self._own]

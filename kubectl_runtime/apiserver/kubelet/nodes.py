@@ -1,9 +1,9 @@
 """Which node a Pod gets, and the status of a Node that has no machine. Pure functions.
 
-Of the scheduler's filters these apply: whether the node is schedulable, its taints, and the Pod's node selector and
+Only these scheduler filters apply: whether the node is schedulable, its taints, and the Pod's node selector and
 required node affinity. Resource amounts, ports, other Pods and volumes are ignored. Of the nodes that fit, the one with
-the fewest Pods is chosen. A Node's conditions, amounts and machine data are KWOK's (its stage node-initialize), except
-for names.
+the fewest Pods is chosen. A Node's conditions, amounts and machine data are the values that KWOK sets (in its stage
+node-initialize), except for names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def choose_node(pod: Object, nodes: Iterable[Object], pods: Mapping[str, int]) -> tuple[str, str]:
-    """(name of the Pod's node, ``""``), or (``""``, why no node fits). `pods` maps nodes to their number of Pods."""
+    """Return (node name, ``""``), or (``""``, why no node fits the Pod). `pods` maps nodes to their number of Pods."""
     fits, refusals = [], Counter[str]()
     for node in nodes:
         if why := _refusal(pod["spec"], node):
@@ -46,7 +46,7 @@ def _refusal(spec: Object, node: Object) -> str:
 
 
 def untolerated(node: Object, tolerations: Iterable[Object]) -> list[Object]:
-    """The node's taints that are not tolerated and that keep a Pod off the node."""
+    """The node's taints that `tolerations` do not cover and that keep a Pod off the node."""
     return [taint for taint in (node.get("spec") or {}).get("taints") or ()
             if taint.get("effect") in ("NoSchedule", "NoExecute") and not _tolerated(taint, tolerations)]
 

@@ -115,7 +115,7 @@ def carry_out(cluster: Cluster, version: Version, move: Move, plan: Plan, kubele
     if move.status is not None:
         change = {"status": move.status}
         if not patch(cluster, pods, version, change, agent=KUBELET, subresource="status"):
-            log.warning("the new status of Pod %s was refused; it is tried again when the Pod changes", version.key)
+            log.warning("the new status of Pod %s was refused; retrying when the Pod changes", version.key)
             return
     for container in move.ended:
         kubelet.end_log(namespace, name, container)
@@ -141,14 +141,14 @@ class KubeletLoop:
     name = "kubelet"
 
     def __init__(self, kubelet: Kubelet, *, binds_claims: bool = False) -> None:
-        """`kubelet` has a test's rules and logs. With `binds_claims` Pods wait until their claims are bound."""
+        """`kubelet` holds a test's rules and logs. With `binds_claims` Pods wait until their claims are bound."""
         self._kubelet = kubelet
         self._binds_claims = binds_claims
         self._rules_seen = -1
-        self._pods: dict[str, None] = {}  # keys of Pods to look at, in order
+        self._pods: dict[str, None] = {}  # keys of queued Pods, in order
         self._nodes: dict[str, None] = {}
         self._homeless: dict[str, None] = {}  # keys of Pods that wait for a node
-        self._timers: list[tuple[float, str]] = []  # (when, Pod), a heap
+        self._timers: list[tuple[float, str]] = []  # a heap of (due time, key of the Pod)
         self._first: dict[str, float] = {}  # the earliest timer of each Pod; later timers are not added
         self._next: float | None = None
         self._memories: dict[str, PodMemory] = {}  # by uid
@@ -157,7 +157,7 @@ class KubeletLoop:
         self._observing = False
 
     def start(self, cluster: Cluster) -> None:
-        """Look at every Pod and Node, and observe changes. On return the first Node exists and is ready."""
+        """Enqueue every Pod and Node, and begin to observe changes. On return the first Node exists and is ready."""
         pods, nodes = cluster.storage.bucket(PODS), cluster.storage.bucket(NODES)
         self._pods, self._nodes = dict.fromkeys(pods.keys), dict.fromkeys(nodes.keys)
         self._homeless.clear()
@@ -178,7 +178,7 @@ class KubeletLoop:
         self._reckon()
 
     def look_again(self, cluster: Cluster) -> None:
-        """Look at every Pod and Node."""
+        """Enqueue every Pod and Node."""
         self._pods |= dict.fromkeys(cluster.storage.bucket(PODS).keys)
         self._nodes |= dict.fromkeys(cluster.storage.bucket(NODES).keys)
         self._reckon()
@@ -205,11 +205,11 @@ class KubeletLoop:
         self._reckon()
 
     def due(self) -> float | None:
-        """Due at once if there is something to look at, else when the earliest Pod timer ends."""
+        """0 (due now) if a Pod or Node is queued or a rule has changed, else the end of the earliest Pod timer."""
         return 0.0 if self._rules_seen != self._kubelet.rules.version else self._next
 
     def step(self, cluster: Cluster) -> None:
-        """Look at some Pods. A test's functions are called without the cluster's lock."""
+        """Process the queued Nodes and some Pods. A test's functions are called without the cluster's lock."""
         with cluster.locked():
             self._look_at_nodes(cluster)
             versions = self._take(cluster)
@@ -221,7 +221,7 @@ class KubeletLoop:
                     try:
                         self._look_at(cluster, current, plan)
                     except Exception:  # one Pod must not stop the others
-                        log.exception("Pod %s could not be run; it is tried again when it changes", current.key)
+                        log.exception("the next step of Pod %s failed; retrying when the Pod changes", current.key)
                 elif current is not None:
                     self._pods[current.key] = None
             self._reckon()

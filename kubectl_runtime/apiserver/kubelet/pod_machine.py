@@ -15,7 +15,7 @@ is being deleted                    ask its containers to end, kill them when th
 One call of `advance` returns at most one status. When the caller has written that status, it observes the change and
 calls `advance` again.
 
-`PodMemory` records since when a Pod and its containers have had their state, because times in objects are missing or
+`PodMemory` records when a Pod and its containers entered their current states, because times in objects are missing or
 have only whole seconds. The memory is lost when the server is restarted or restored, and waits begin again.
 """
 from __future__ import annotations
@@ -82,7 +82,7 @@ def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *,
 def conditions(pod: Object, status: Object, now: str, *, sandbox: bool) -> list[Object]:
     """The Pod's conditions. An unchanged condition keeps its time, and conditions of other clients stay.
 
-    `status` must have phase and containers. `sandbox` is whether the Pod has its network.
+    `status` must have phase and containers. `sandbox` says whether the Pod has its network.
     """
     spec, generation, phase = pod["spec"], pod["metadata"].get("generation"), status["phase"]
     before = {entry["type"]: entry for entry in (pod.get("status") or {}).get("conditions") or ()}
@@ -149,13 +149,13 @@ _GROUPS = (("initContainers", "initContainerStatuses"), ("containers", "containe
 
 
 class Timers(Protocol):
-    """How long a Pod and its containers have had their state."""
+    """How long a Pod and its containers have been in their current states."""
 
     def elapsed(self, name: str, state: object) -> float:
-        """Seconds since `name` was first seen in this state; 0 if its state has changed."""
+        """Seconds since the Pod or container `name` was first seen in `state`; 0 at the first call."""
 
     def once(self, what: str) -> bool:
-        """True at the first call with `what` for this Pod, else False."""
+        """Whether this is the first call with `what` for this Pod."""
 
     def pulls(self, container: str) -> int:
         """How many pulls of the container's image have failed."""
@@ -163,7 +163,7 @@ class Timers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a Pod's step needs from the Pod's node: time, addresses, IDs."""
+    """What the step of a Pod needs from the Pod's node: time, addresses, IDs."""
 
     now: datetime
     host: str
@@ -283,7 +283,7 @@ def _step(pod: Object, container: Object, policy: str, status: Object, plan: Pla
     meta, name = pod["metadata"], container["name"]
     state = status.get("state") or {}
     told = state.get("waiting") or state.get("terminated") or state.get("running") or {}
-    # Both waiting reasons before the start count as one state, so that the time to start begins at the turn.
+    # PodInitializing and ContainerCreating count as one state, so that a change between them does not restart the wait.
     reason = told.get("reason", "")
     signature = (state_of(status), "" if reason in ("PodInitializing", "ContainerCreating") else reason,
                  status.get("restartCount", 0))

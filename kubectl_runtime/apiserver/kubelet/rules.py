@@ -1,4 +1,4 @@
-"""`PodRules`: how the Pods of a server run, by rules that a test adds and removes (`server.kubelet.rules`).
+"""`PodRules`: rules by which a test controls how a server's Pods run (`server.kubelet.rules`).
 
     rules.on("app=web").fail_image_pull()
     rules.on(name="job-*").first(1).crash(code=3, after=2)
@@ -75,7 +75,7 @@ log = guarded_logger(__name__)
 
 
 class Rules(Protocol):
-    """The part of `PodRules` that a rule calls."""
+    """The part of `PodRules` that a `PodRule` calls."""
 
     def enforce(self, rule: PodRule) -> None: ...
 
@@ -84,7 +84,7 @@ class Rules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PodMatch:
-    """Which Pods and containers a rule selects. None matches anything."""
+    """Which Pods and containers a rule selects. A field that is None matches everything."""
 
     selector: Selector
     name: re.Pattern[str] | None = None
@@ -143,7 +143,7 @@ class PodRule:
 
     @property
     def pods(self) -> list[str]:
-        """The Pods that the rule was applied to, as ``namespace/name``. A test can assert that its fault took place."""
+        """The Pods that the rule was applied to, as ``namespace/name``. Lets a test assert that its fault occurred."""
         with self._lock:
             return list(self._pods.values())
 
@@ -194,11 +194,11 @@ class PodRule:
     # -- actions
 
     def unschedulable(self, why: str = "no node fits the Pod, by a rule of the test") -> PodRule:
-        """Let the Pods get no node. `why` becomes the message of their condition PodScheduled."""
+        """Keep the Pods unscheduled. `why` becomes the message of their condition PodScheduled."""
         return self._says(unschedulable=_text("why", why))
 
     def start(self, *, after: Duration) -> PodRule:
-        """Let each container take this long to start, including its image pull."""
+        """Let each container take the time `after` to start, including its image pull."""
         return self._says(start=_seconds("after", after))
 
     def fail_image_pull(self, why: str = "not found") -> PodRule:
@@ -206,7 +206,7 @@ class PodRule:
         return self._says(pull_error=_text("why", why))
 
     def be_ready(self, *, after: Duration) -> PodRule:
-        """Let the containers become ready this long after they started."""
+        """Let the containers become ready when the time `after` has passed since their start."""
         return self._says(ready=_seconds("after", after))
 
     def never_be_ready(self) -> PodRule:
@@ -214,7 +214,7 @@ class PodRule:
         return self._says(ready=None)
 
     def crash(self, code: int = 1, *, after: Duration = 0, times: int | None = None) -> PodRule:
-        """Let the containers end with exit code `code`, this long after they started.
+        """Let the containers end with exit code `code` when the time `after` has passed since their start.
 
         Depending on the Pod's restartPolicy, the containers restart with a backoff (CrashLoopBackOff), or the Pod
         fails. With `times`, only that many runs of each container crash, and the next run does not end.
@@ -226,7 +226,7 @@ class PodRule:
         return self._says(run=_seconds("after", after), exit_code=code, endings=times)
 
     def succeed(self, *, after: Duration = 0) -> PodRule:
-        """Let the containers end successfully, this long after they started.
+        """Let the containers end successfully when the time `after` has passed since their start.
 
         (Without a rule, containers of Jobs end successfully at once.)
         """
@@ -237,7 +237,7 @@ class PodRule:
         return self._says(run=None, exit_code=0, endings=None)
 
     def stop(self, *, after: Duration) -> PodRule:
-        """Let the containers end by themselves this long after their Pod's deletion (0 for at once).
+        """Let the containers end by themselves when `after` has passed since their Pod's deletion (0: immediately).
 
         At the end of the grace period they are killed in any case. Without such a rule a deleted Pod takes its whole
         grace period.
@@ -314,14 +314,14 @@ class PodRules:
         self._tell()
 
     def enforce(self, rule: PodRule) -> None:
-        """Add a rule, so that it applies. The rule's first action calls this."""
+        """Put a rule into effect. The rule's first action calls this method."""
         with self._lock:
             if rule not in self._rules:
                 self._rules += (rule,)
         self._tell()
 
     def remove(self, rule: PodRule) -> None:
-        """Remove a rule, so that it no longer applies."""
+        """Remove a rule, so that the rule no longer applies."""
         with self._lock:
             self._rules = tuple(other for other in self._rules if other is not rule)
         self._tell()

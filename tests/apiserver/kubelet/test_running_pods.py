@@ -420,7 +420,7 @@ def test_a_pod_that_cannot_be_run_does_not_keep_the_others(world, monkeypatch, c
     world.create("bad")
     world.create("web")
     assert [world.phase(name) for name in ("bad", "web")] == ["Pending", "Running"]
-    assert "Pod default/bad could not be run" in caplog.text
+    assert "the next step of Pod default/bad failed" in caplog.text
 
 
 def test_pods_that_are_left_alone_stay_until_they_are_deleted(world):
