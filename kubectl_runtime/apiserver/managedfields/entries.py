@@ -35,7 +35,7 @@ Identity = tuple[str, str, str, str]
 
 
 class EntryError(ValueError):
-    """An entry is malformed. The whole list then counts as absent."""
+    """An entry is malformed. The server then treats the whole managedFields list as absent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Entry:
         return replace(self, fields=fields)
 
     def title(self) -> str:
-        """The manager in messages: ``"beta"``, ``"kubectl-edit" with subresource "status" using v1``."""
+        """The manager as messages name it: ``"beta"``, ``"kubectl-edit" with subresource "status" using v1``."""
         text = f'"{self.manager}"'
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
@@ -80,7 +80,7 @@ def read(raw: Any) -> Managed:
 
 
 def read_or_empty(raw: Any) -> Managed:
-    """The entries of a managedFields list; none if the list is malformed."""
+    """The entries of a managedFields list; empty if the list is malformed."""
     try:
         return read(raw)
     except EntryError:
@@ -224,8 +224,8 @@ def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
 class Target:
     """The kind that is written: the request's version and schema, and the schemas of the other served versions.
 
-    An entry of a version that is no longer served is dropped at the next change. `versions` is None for kinds whose
-    versions all have the same fields as `schema` for the purpose of ownership.
+    An entry of a version that is no longer served is dropped at the next change. `versions` is None if all
+    versions of the kind have the same fields as `schema` (as far as ownership needs them).
     """
 
     api_version: str
@@ -234,14 +234,14 @@ class Target:
     reset: ResetFields = NO_RESET
 
     def schema_of(self, api_version: str) -> Schema | None:
-        """The schema of a version, None if it is not served."""
+        """The schema of a version, or None if the version is not served."""
         if api_version == self.api_version:
             return self.schema
         return self.versions.get(api_version) if self.versions else None
 
 
 def strip(fields: Fields) -> Fields:
-    """The set without the paths that never have an owner: apiVersion, kind, name, uid and similar, metadata itself."""
+    """The set without the paths that never have an owner, such as apiVersion, kind, metadata itself, name and uid."""
     result = {key: node for key, node in fields.items() if key not in NEVER_OWNED}
     if "f:metadata" in result:
         metadata = {key: node for key, node in result["f:metadata"].items() if key not in NEVER_OWNED_METADATA}
@@ -293,7 +293,7 @@ def take_over(old: Object, new: Object, managed: Managed, target: Target, *, wri
     """Take the changed and removed paths away from the other managers.
 
     Returns (the remaining entries, the paths that each other manager lost because their value changed). The entry with
-    the identity `writer`, if given, is not touched. Entries that own nothing any longer are dropped. `changes` is the
+    the identity `writer`, if given, is not touched. Entries that no longer own any path are dropped. `changes` is the
     comparison of both objects in the request's version, if the caller already has it.
     """
     by_version: dict[str, tuple[Fields, Fields]] = {}

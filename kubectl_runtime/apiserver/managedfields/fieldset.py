@@ -165,7 +165,7 @@ class ItemError(ValueError):
 
 
 def item_element(schema: Schema, item: Any) -> str:
-    """The path element of an item of a list of type map or set. Raises `ItemError` if it has none."""
+    """The path element of an item in a list of type map or set. Raises `ItemError` if the item has none."""
     if schema.list_type == "map":
         return _keyed(schema, item)
     if isinstance(item, str):

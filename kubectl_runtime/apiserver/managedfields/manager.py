@@ -89,7 +89,7 @@ def prune(merged: Object, managed: Managed, last: Entry | None, target: Target) 
 
 
 def _add_back_owned(merged: Object, pruned: Object, owned: Fields, schema: Schema) -> Object:
-    """`merged` without the paths that are missing in `pruned`, except the paths in `owned`."""
+    """`merged` without the paths that `pruned` lacks. Paths in `owned` stay."""
     everything = named_members(field_set(merged, schema), schema)
     remaining = named_members(field_set(pruned, schema), schema)
     kept = union(remaining, named_members(owned, schema))
@@ -107,10 +107,10 @@ def update(old: Object | None, new: Object, *, manager: str, api_version: str, s
     """`new` with its managedFields after a create (`old` is None) or an update by `manager`.
 
     Both objects are in the request's version; `new` is the client's object or the result of a patch, with defaults.
-    `blank` is the empty object of the kind; a create does not own fields that are equal in `blank`. `reset` contains
-    the paths that this request cannot write. `versions` maps the other served apiVersions to their schemas; None if
-    they all have the fields of `schema`. If `new` has readable managedFields and the request is not for a subresource,
-    these are the entries to update, otherwise those of `old`.
+    `blank` is the empty object of the kind. A create does not own fields whose values are the same in `blank`. `reset`
+    contains the paths that this request cannot write. `versions` maps the other served apiVersions to their schemas;
+    None if they all have the fields of `schema`. If `new` has readable managedFields and the request is not for a
+    subresource, the entries of `new` are updated, otherwise the entries of `old`.
     """
     target = Target(api_version, schema, versions, reset)
     content = _without_managed_fields(new)
@@ -234,7 +234,7 @@ class _Conflicts(Exception):
 
 
 def _client_side_applied(live: Object, target: Target) -> Fields | None:
-    """The fields that `kubectl apply` set and that did not change since. kubectl's apply may take them over."""
+    """The unchanged fields that `kubectl apply` has set, which kubectl's server-side apply may take over."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         configuration = json.loads(text or "")
@@ -262,7 +262,7 @@ def _with_last_applied(result: Object, applied: Object) -> Object:
 
 
 def _chosen_entries(old: Object | None, new: Object, subresource: str) -> Managed:
-    """The entries to update: those in the request, or the old object's if they are unreadable or for a subresource."""
+    """The entries to update: the request's; the old object's if those are unreadable or for a subresource."""
     if not subresource:
         sent = (new.get("metadata") or {}).get("managedFields")
         if entries.is_reset(sent):
@@ -296,7 +296,7 @@ def title(applied: Object) -> str:
 
 SCALE = "autoscaling/v1"
 _REPLICAS = ("f:spec", "f:replicas")
-ReplicasPaths = Mapping[str, tuple[str, ...]]  # the path elements of the replicas by apiVersion
+ReplicasPaths = Mapping[str, tuple[str, ...]]  # path elements of the replicas field, by apiVersion
 
 
 def to_scale(raw: Any, replicas: ReplicasPaths) -> list[dict[str, Any]]:

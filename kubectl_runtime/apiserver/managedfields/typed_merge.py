@@ -78,7 +78,7 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[An
             result.append(item)
             continue
         if next_shared < len(shared) and shared[next_shared] != name:
-            continue  # the item's place in the applied list comes later
+            continue  # the item is added later, at its place in the applied list
         if name in merged and position < len(wanted):
             take()  # the real server replaces a repeated item by the next applied item
         while name not in merged:

@@ -239,7 +239,7 @@ HANDLERS: dict[str, Callable[[_Document, Operation], None]] = {
 
 
 def apply_merge_patch(current: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Merge a patch into `current`: null removes a member, objects merge, every other value replaces.
+    """Merge a patch into `current`: null removes a member, objects merge, other values replace the member.
 
     Neither argument is changed, and the result shares nothing with them. Nulls in new objects are dropped too, even
     inside new lists (unlike the RFC, but like the real server).
@@ -307,7 +307,7 @@ def read_json_patch(body: bytes) -> tuple[list[Any], Keys]:
 
 
 def read_configuration(body: bytes, api_version: str, kind: str) -> tuple[Object, Keys]:
-    """Read the configuration of a server-side apply from YAML or JSON. Its kind must be the path's."""
+    """Read the configuration of a server-side apply from YAML or JSON. Its kind must match the URL."""
     try:
         document, keys = _json_or_yaml(body)
     except ValueError as error:

@@ -34,8 +34,8 @@ def by_key(item: Any, key: str) -> Any:
 def in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
     """Sort a merged list: items in `wanted` have that order, the other items the order of `before`, the live list.
 
-    An item that is not wanted comes before a wanted item if it preceded that item in the live list. Otherwise, or if
-    the wanted item is new, it comes after.
+    An item that is not wanted comes before a wanted item if it preceded that item in the live list. Otherwise,
+    or if the wanted item is new, the item that is not wanted comes after the wanted item.
     """
     rank = _ranks(wanted, key)
     live = _ranks(before, key)
