@@ -1,4 +1,4 @@
-"""OpenAPI documents: ``/openapi/v3`` has one for each group and version, ``/openapi/v2`` is one for everything.
+"""OpenAPI documents: ``/openapi/v3`` serves one for each group and version, ``/openapi/v2`` one for all types.
 
 `respond(registry, request)` answers these paths and returns None for any other path. Documents are built on the first
 request and kept until the registry changes. v2 also exists in protobuf; kubectl requests it for a kind that no v3

@@ -2,7 +2,8 @@
 
 The generated definitions lack the enums that `kubectl explain` shows. enums.json.gz contains them with their texts,
 taken from the documents of a kube-apiserver 1.36, as a list of [values, text, fields]. The definitions also lack most
-defaults. Fields that are always written (`kinds.typed`) default to Go's zero values; `_DEFAULTS` has other defaults.
+defaults. Fields that are always written (`kinds.typed`) default to Go's zero values; `_DEFAULTS` contains the other
+known defaults.
 """
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ _ZERO: dict[str, Any] = {"string": "", "integer": 0, "boolean": False}
 
 @cache
 def enums() -> Mapping[tuple[str, str], tuple[list[str], str]]:
-    """The enum values of fields and the text about them, by (definition, field). Must not be changed."""
+    """The enum values of fields and the text about them, by (definition, field). Callers must not change it."""
     data = resources.files(__package__).joinpath("enums.json.gz").read_bytes()
     found: list[tuple[list[str], str, list[str]]] = msgspec.json.decode(gzip.decompress(data))
     return {(name, field): (values, text) for values, text, places in found for name, _, field in

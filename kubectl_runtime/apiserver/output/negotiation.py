@@ -25,7 +25,8 @@ from kubectl_runtime.apiserver.storage import ServedResource, Version, make_vers
 from kubectl_runtime.apiserver.wire import HttpRequest, Object
 
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
-MAX_WARNINGS, MAX_WARNING = 4096, 256  # characters of all warnings together; of each warning if that is exceeded
+# The maximum number of characters in all warnings together, and in each warning if the first maximum is exceeded.
+MAX_WARNINGS, MAX_WARNING = 4096, 256
 WATCH_TYPES = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 encode = msgspec.json.encode
@@ -106,7 +107,7 @@ def is_pretty(request: HttpRequest) -> bool:
 
 
 def accept(request: HttpRequest, *, watch: bool = False, custom: bool = False) -> Media:
-    """The form of the answer. Raises the 406 if the client accepts none.
+    """The form of the answer. Raises a 406 if the client accepts no supported form.
 
     Requests for built-in types must first pass the real server's router, which knows no parameters and no ranges except
     ``*/*``. Requests for custom resources (`custom`) skip the router.
@@ -125,12 +126,12 @@ def check_routed(header: str, media_types: Sequence[str]) -> None:
 
 
 def negotiated(request: HttpRequest, *, transforms: bool = True) -> Media:
-    """The first supported form in the Accept header's order of preference. Raises the 406."""
+    """The first supported form in the Accept header's order of preference. Raises a 406."""
     header, pretty = request.header("accept"), is_pretty(request)
     if not header:
         return Media(pretty=pretty)
     for clause in clauses(header):
-        # Protobuf is not supported: the client falls back to its next clause, or gets the 406.
+        # Protobuf is not supported: the client falls back to its next clause, or gets a 406.
         for media_type in (JSON, YAML):
             if clause.takes(media_type) and _allowed(clause.params, media_type, transforms):
                 transform = clause.params.get("as", "")
@@ -196,7 +197,7 @@ def _yaml(body: bytes) -> bytes:
 
 
 def warning_headers(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Warning headers as in RFC 7234. If they are too long together, each text is cut and the last ones are omitted."""
+    """Warning headers as in RFC 7234. If all texts are too long together, each is cut, and the last are omitted."""
     shown = list(dict.fromkeys(texts))
     if sum(map(len, shown)) > MAX_WARNINGS:
         cut = [text[:MAX_WARNING] for text in shown]

@@ -281,7 +281,7 @@ def age(timestamp: str | None, now: datetime) -> str:
 def human_duration(seconds: float) -> str:
     """A duration in kubectl's short form: 119s, 5m3s, 14m, 5h3m, 2d4h, 30d, 2y5d.
 
-    A negative duration (a time in the future) is ``<invalid>``, but down to one second it is 0s, since clocks differ.
+    A negative duration (a time in the future) gives ``<invalid>``, but above -2 s it gives 0s, because clocks differ.
     """
     whole = int(seconds)
     if whole < -1:
