@@ -1,7 +1,7 @@
-"""The server's own admission plugins: Pod security and quotas; warnings about kinds on which nothing acts.
+"""The server's own admission plugins (Pod security and quotas), and warnings about kinds that no controller handles.
 
 `secure` runs before the validating policies, `charge` after the validating webhooks. Without Namespace labels or quotas
-both cost only a dict look-up. Callers hold the cluster's lock.
+each of the two functions costs only a dict look-up. Callers hold the cluster's lock.
 
 If the server stores an object without acting on it, the create response has a Warning. `WITHOUT_CONTROLLER` lists the
 kinds whose controller may run here, and `NEVER` the kinds on which nothing acts. The guide "What the embedded server
@@ -19,7 +19,7 @@ from kubectl_runtime.apiserver.policies.podsecurity import PREFIX, TEMPLATES, vi
 from kubectl_runtime.apiserver.wire import Object
 
 _JUDGED = frozenset({"", "ephemeralcontainers", "resize"})
-_MOST_PODS = 3000  # Pods checked, at most, when their Namespace's level changes
+_MOST_PODS = 3000  # maximum number of Pods that are checked when their Namespace's level changes
 
 
 def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
@@ -42,7 +42,7 @@ def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: st
     spec, meta = pod["spec"], pod.get("metadata") or {}
     if kind == "Pod" and (found := violation(namespace.labels, "enforce", spec, meta)):
         error = errors.forbidden("", "pods", new["metadata"].get("name") or "", f"violates {found}")
-        error.from_webhook = True  # the Namespace's labels may change
+        error.from_webhook = True  # a retry may succeed: the Namespace's labels may have changed
         raise error
     if found := violation(namespace.labels, "warn", spec, meta):
         ctx.warnings.append(f"would violate {found}")
@@ -87,7 +87,7 @@ def _secure_namespace(ctx: RequestContext, new: Object, old: Object | None, subr
 
 
 def charge(ctx: RequestContext, new: Object, old: Object | None, subresource: str = "") -> None:
-    """Check the namespace's quotas. Raises a 403 if the object would exceed one."""
+    """Check the namespace's quotas. Raises a 403 if the object would exceed a quota."""
     if subresource not in _JUDGED or not ctx.type.namespaced:
         return
     try:

@@ -187,7 +187,7 @@ def _require(resource: ServedResource, pod: Object, quota: str, hard: dict[str, 
 
 
 def text_of(amount: Fraction, like: str) -> str:
-    """An amount as text, with a suffix of the same family (binary or decimal) as in the quantity `like`."""
+    """An amount as text, with a binary or decimal suffix, whichever the quantity `like` has."""
     if "i" in like and amount.denominator == 1:
         return canonical(f"{int(amount) // 1024}Ki") if amount and amount % 1024 == 0 else str(int(amount))
     return canonical(f"{int(amount * 10**9)}n")
