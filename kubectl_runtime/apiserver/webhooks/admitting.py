@@ -1,7 +1,8 @@
 """The calls of mutating policies and webhooks (`mutate`), and of validating webhooks (`validate`).
 
 Mutating policies and then mutating webhooks are called one after the other. Each sees the changes of the earlier ones.
-If one changes the object, earlier ones with reinvocationPolicy IfNeeded are called again, once, in a second round.
+If a policy or webhook changes the object, earlier ones with reinvocationPolicy IfNeeded are called once more, in a
+second round.
 
 All validating webhooks are called with the object as it will be stored, even if one webhook has refused the request.
 The first refusal in the webhooks' order is the answer. (The real server takes the quickest refusal.) HTTPS webhooks are
@@ -46,8 +47,8 @@ Mutator = Hook | Policy
 
 
 def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...]) -> None:
-    """Let policies and webhooks change `asked.object`. Raises StatusError if one refuses the request. Callers hold the
-    cluster's lock, which is released during webhook calls."""
+    """Let policies and webhooks change `asked.object`. Raises StatusError if one of them refuses the request. Callers
+    hold the cluster's lock, which is released during webhook calls."""
     asking = _Asking()
     if _round(ctx, asked, hooks, asking):
         asking.is_second = True
@@ -69,7 +70,7 @@ class _Asking:
     """The policies and webhooks of the second round. A change in that round can add a later webhook to the round."""
 
     is_second: bool = False
-    earlier: set[Mutator] = field(default_factory=set)  # called again if a later one changes the object
+    earlier: set[Mutator] = field(default_factory=set)  # called again if a later webhook or policy changes the object
     again: set[Mutator] = field(default_factory=set)
 
     def note(self, hook: Mutator, *, changed: bool) -> None:
@@ -191,7 +192,7 @@ Outcome = Verdict | Exception
 
 
 def validate(ctx: RequestContext, asked: Attributes, hooks: tuple[Hook, ...]) -> None:
-    """Call the validating webhooks, without the lock that the caller holds. Raises StatusError if one refuses."""
+    """Call the validating webhooks, with the caller's lock released. Raises StatusError if one refuses."""
     matching = [called for hook in hooks if (called := invocation(ctx, hook, asked)) is not None]
     if not matching:
         return

@@ -1,14 +1,14 @@
 """One call of a webhook for one operation: sending the review, verifying the answer, applying its effect.
 
-A call without a valid answer is a 500, ``failed calling webhook "x": …``; with failurePolicy Ignore it is logged and
-has no effect. Under both policies a denial is answered with the webhook's own Status, and a dry run is a 400 if the
-webhook has side effects. A call blocks for at most the webhook's timeout, and at most for the request's remaining time.
-No lock is held during the call.
+A call without a valid answer refuses the request with a 500, ``failed calling webhook "x": …``. With failurePolicy
+Ignore the failed call is logged and has no effect. Under both policies a denial is answered with the webhook's own
+Status, and a dry run is refused with a 400 if the webhook has side effects. A call blocks for at most the webhook's
+timeout, and at most for the request's remaining time. No lock is held during the call.
 
 A write releases the lock while it calls a webhook, so objects that it has read may be outdated afterwards. As in the
-real server, the write succeeds only if the stored version is still the one that it read. Otherwise the write starts
-again. `attempt` runs a write in this way, and `still` checks the version right before the write is stored. A request's
-time limit starts with its first webhook call.
+real server, the write succeeds only if the stored version is still the version that the write has read. Otherwise the
+write starts again. `attempt` runs a write in this way, and `still` checks the version right before the write is stored.
+A request's time limit starts with its first webhook call.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 T = TypeVar("T")
 
 REQUEST_TIMEOUT = 34.0  # seconds that a write may take, as in the real server
-MAX_ATTEMPTS = 100  # ends writes that overtake each other forever on a clock that stands still
+MAX_ATTEMPTS = 100  # ends writes that overtake each other forever while a test's clock stands still
 
 
 class Overtaken(Exception):
@@ -44,7 +44,7 @@ class Overtaken(Exception):
 
 
 def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
-    """Run a write under the cluster's lock, and repeat the write while other requests overtake it. Raises the write's
+    """Run a write under the cluster's lock, and repeat the write whenever it raises Overtaken. Raises the write's other
     errors, and a 504 at the request's time limit."""
     warned = len(ctx.warnings)
     for _ in range(MAX_ATTEMPTS):
@@ -60,7 +60,7 @@ def attempt(ctx: RequestContext, write: Callable[[], T]) -> T:
 
 
 def still(ctx: RequestContext, current: Version) -> None:
-    """Raise Overtaken if `current` is no longer its object's stored version. Must be called after each wait."""
+    """Raise Overtaken if `current` is no longer its object's stored version. Must be called after each webhook call."""
     if ctx.cluster.storage.get(ctx.type.storage, current.namespace, current.name) is not current:
         raise Overtaken
 

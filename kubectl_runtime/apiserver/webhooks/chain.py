@@ -1,7 +1,8 @@
 """The webhooks of one write: `admit` runs before the object is prepared and validated, `approve` before it is stored.
 
-Without configured webhooks both cost only two dict look-ups. Callers hold the cluster's lock, which is released during
-a webhook call. So objects read before the call may be outdated afterwards (see `calls.attempt`).
+Without configured webhooks each of the two functions costs only two dict look-ups. Callers hold the cluster's lock,
+which is released during a webhook call. Objects read before the call may therefore be outdated afterwards (see
+`calls.attempt`).
 """
 
 from __future__ import annotations

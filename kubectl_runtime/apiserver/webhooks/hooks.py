@@ -93,7 +93,7 @@ def target_of(config: Object) -> Target:
     return Target(url, f"{namespace}/{name}", ca)
 
 
-MAX_TEXT = 2048  # bytes of an invalid answer that a message quotes
+MAX_TEXT = 2048  # maximum bytes of an invalid answer that a message quotes
 
 _MESSAGES = {
     400: "the server rejected our request for an unknown reason",

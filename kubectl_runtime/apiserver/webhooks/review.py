@@ -1,4 +1,4 @@
-"""The AdmissionReview that is sent to a webhook, and the verdict in its answer; for `v1` and `v1beta1`.
+"""The AdmissionReview (`v1` or `v1beta1`) that is sent to a webhook, and the verdict in the webhook's answer.
 
 `invocation` decides by selectors, rules, equivalent resources and conditions whether a webhook is called for an
 operation, and with which version of the object. It returns None if the webhook is not called. It raises a refusal if
@@ -81,7 +81,7 @@ def attributes(ctx: RequestContext, operation: str, new: Object | None, old: Obj
         name = ctx.info.name or (shown.get("metadata") or {}).get("name") or ""
     namespace = ctx.namespace
     if (resource.group, resource.plural) == ("", "namespaces"):
-        namespace = name  # a Namespace counts as an object in itself
+        namespace = name  # a Namespace counts as an object in the namespace of this name
     kind = Kind(group, version, shown.get("kind") or ctx.type.kind)
     return Attributes(operation, resource, ctx.info.subresource, kind, namespace, name, new, old,
                       _options(ctx, operation), _is_dry_run(ctx, operation))
