@@ -1,8 +1,8 @@
-"""Webhooks: admission and conversion, as classes and as a WSGI application. Only the server needs a cluster.
+"""Admission and conversion webhooks, as classes and as a WSGI application.
 
 - `handler`: `Admission`, `AdmissionRequest`, `Denied` and the options of a webhook class
-- `answering`: reviews in, responses out; the WSGI application
-- `configurations`: the manifests of webhooks, and the CA bundles in them
+- `answering`: answers reviews, as functions and as a WSGI application
+- `configurations`: the manifests that register webhooks in a cluster, and the CA bundles in these manifests
 - `server`, `serving_certificates`: `WebhookServer` and its certificates
 """
 from kubectl_runtime.facade import door

@@ -1,27 +1,27 @@
-"""Answers reviews: from the bytes of a review to the bytes of its response, and the WSGI application around that.
+"""Turns the bytes of a review into the bytes of its response, and serves this as a WSGI application.
 
 The response of `admission_answer(handler, "validate", body, guard)` is:
 
 - allowed, with the patch of the handler's change, when the handler returns
-- denied with reason and code for `Denied(reason, code)`
-- denied with 400 for a DecodeError of the request's own objects
-- denied with 500 for any other exception, SystemExit included; the text of the exception is only logged, since the
-  author of a Pod need not see the webhook's data
-- none for a body that is no review, since it has no uid that a response could contain: BadReview is raised
+- denied with `reason` and `code` when the handler raises `Denied(reason, code)`
+- denied with 400 when an object in the request cannot be decoded (DecodeError)
+- denied with 500 for any other exception, SystemExit included; the exception's text is only logged, because it may
+  contain data that the author of a Pod must not see
+- missing for a body that is not a review: BadReview is raised, because a response must contain the review's uid
 
 Warnings and audit annotations are part of every response. Patches are computed from plain JSON values, in which 1
-differs from true and 1.0. So the defaults of a class, and the way it formats numbers and dates, never appear as
-changes. The package jsonpatch (extra ``kubectl_runtime[webhooks]``) is imported at the first use, only here.
+differs from true and 1.0. So a class's defaults, and the way in which the class formats numbers and dates, never
+appear as changes. The package jsonpatch (extra ``kubectl_runtime[webhooks]``) is imported when it is first used.
 
     app = application({"/quota": Quota(), "/convert": Conversion({("v1", "v2"): to_v2, ("v2", "v1"): to_v1})})
 
-    POST /quota/validate, /quota/mutate    AdmissionReview in, AdmissionReview out, as far as the class defines them
+    POST /quota/validate, /quota/mutate    AdmissionReview in, AdmissionReview out (only methods that the class defines)
     POST /convert                          ConversionReview in, ConversionReview out
 
-The HTTP status is 200 for every review with a uid, 400 for a body that is no supported review, 404 for another path,
+The HTTP status is 200 for every review with a uid, 400 for a body that is not a supported review, 404 for another path,
 405 for another method, 408 for a slow body, 411 without Content-Length, 413 for more than `limit` bytes, 415 for
 another content type. The body of an error is a Status, whose message the API server passes on. Encryption and
-authentication are the server's task.
+authentication are the task of the WSGI server.
 """
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Object = dict[str, Any]
 
 
 def require_jsonpatch() -> Any:
-    """Import jsonpatch. Raises MissingExtra when it is not installed."""
+    """Import jsonpatch. Raises MissingExtra when jsonpatch is not installed."""
     try:
         import jsonpatch
     except ImportError as error:
@@ -70,11 +70,11 @@ def require_jsonpatch() -> Any:
 
 
 def patch_between(before: Object, after: Object) -> list[Object]:
-    """Return the operations that turn `before` into `after`; none for the same JSON. Changes neither argument.
+    """Return the operations that turn `before` into `after`; empty if they are the same JSON. Changes neither argument.
 
-    Each changed value is replaced in place. A list of another length is compared by jsonpatch, which finds inserted,
-    removed and moved items. Raises MissingExtra without jsonpatch, even for other changes, so that the missing package
-    is noticed at once.
+    Each changed value is replaced in place. Lists of different lengths are compared by jsonpatch, which finds inserted,
+    removed and moved items. Raises MissingExtra if jsonpatch is not installed, even if there are no such lists, so that
+    the missing package is noticed at once.
     """
     require_jsonpatch()
     operations: list[Object] = []
@@ -117,11 +117,11 @@ class Converts(Protocol):
 
 
 class BadReview(KubeError):
-    """The body is not a review that can be answered; the text explains it in the API server's log."""
+    """The body is not a review that can be answered. The API server logs the error's text."""
 
 
 def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Guard) -> bytes:
-    """Return the response of `handler`; `guard` reports its failures. Blocks as the handler does. Raises BadReview."""
+    """Answer a review by `handler`, whose failures `guard` reports. Blocks while the handler runs. Raises BadReview."""
     try:
         review = AdmissionReview.decode(body)
     except DecodeError as error:
@@ -142,7 +142,7 @@ def admission_answer(handler: Admission[Any], verb: Verb, body: bytes, guard: Gu
 
 
 def conversion_answer(converter: Converts, body: bytes, guard: Guard) -> bytes:
-    """Return the response of `converter`: all objects, or a failure. Blocks as the converter does. Raises BadReview."""
+    """Answer a review with its objects converted, or a failure. Blocks while `converter` runs. Raises BadReview."""
     try:
         review = ConversionReview.decode(body)
     except DecodeError as error:
@@ -170,7 +170,7 @@ def _converted(converter: Converts, obj: dict[str, Any], request: ConversionRequ
     wanted, version = split_api_version(request.desired_api_version)
     group, _ = split_api_version(str(obj.get("apiVersion") or ""))
     if group != wanted:
-        raise DecodeError(None, "$.request", f"a {obj.get('kind')} of {obj.get('apiVersion')} cannot become one of "
+        raise DecodeError(None, "$.request", f"a {obj.get('kind')} of {obj.get('apiVersion')} cannot be converted to "
                           f"{request.desired_api_version}: that is another group")
     found: Mapping[str, Any] = converter.convert(obj, version)
     return found
@@ -197,7 +197,7 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
 
 
 def _is_own(ref: ObjectRef | None, review: admission.AdmissionRequest) -> bool:
-    """Whether the object that could not be decoded came with the request, and is not one that the handler looked up."""
+    """Whether the undecodable object came with the request. Otherwise it is an object that the handler has read."""
     return ref is None or (ref.resource.gvk == review.kind and ref.name == review.name)
 
 
@@ -230,7 +230,7 @@ def _changes(changed: Any, request: AdmissionRequest[Any], where: str) -> list[d
         # The object was read, so it may have been changed; only a comparison shows that.
         if (obj is not None and request.operation in WITH_CONTENT and obj.to_record(named=False) is not obj.record
                 and patch_between(_received(request), obj.to_dict())):
-            log.warning("%s: %r: mutate changed the object and returned None, so it stays as it was: return it", where,
+            log.warning("%s: %r: mutate changed the object but returned None, so the change is lost: return it", where,
                         request)
         return []
     if not isinstance(changed, Resource):
@@ -280,14 +280,14 @@ _decode_envelope = decoder_of(_Review)
 def _envelope(body: bytes, group: str, kind: str) -> _Envelope:
     """Decode the envelope. Raises BadReview for a body without a uid, and for unsupported versions."""
     if not body.strip():
-        raise BadReview(f"the body is empty; it has to be a {kind}")
+        raise BadReview(f"the body is empty; it must be a {kind}")
     try:
         found = _decode_envelope(body)
     except DECODE_FAILURES as error:
         raise BadReview(f"the body is not a {kind}: {problem_of(error)[1]}") from None
     if found.kind != kind or found.api_version.rpartition("/")[0] != group:
-        raise BadReview(f"this is {found.kind or 'something'} of {found.api_version or 'no version'}, not a {kind} of "
-                        f"{group}/{VERSIONS[0]}")
+        raise BadReview(f"the body is {found.kind or 'something'} of {found.api_version or 'no version'}, not a "
+                        f"{kind} of {group}/{VERSIONS[0]}")
     _check_version(found.api_version, group, kind)
     uid = found.request.uid if found.request is not None else ""
     if not isinstance(uid, str) or not uid:
@@ -298,7 +298,7 @@ def _envelope(body: bytes, group: str, kind: str) -> _Envelope:
 def _check_version(api_version: str, group: str, kind: str) -> None:
     served = [f"{group}/{version}" for version in VERSIONS]
     if api_version not in served:
-        raise BadReview(f"{kind} of {api_version}: {' and '.join(served)} are answered here")
+        raise BadReview(f"{kind} of {api_version} is not supported: it must be of {' or '.join(served)}")
 
 
 def _broken(envelope: _Envelope, error: DecodeError) -> AdmissionReview:
@@ -307,17 +307,18 @@ def _broken(envelope: _Envelope, error: DecodeError) -> AdmissionReview:
 
 
 LIMIT = 7 << 20
-"""The most bytes of an AdmissionReview, as in controller-runtime: it holds the object and the old object, each of at
-most 3 MiB, the limit of the API server itself."""
+"""The maximum size of an AdmissionReview in bytes, as in controller-runtime. The review holds the object and the old
+object, each at most 3 MiB, which is the API server's own limit."""
 CONVERSION_LIMIT = 64 << 20
-"""The most bytes of a ConversionReview, which holds all objects of a list that a client reads in another version."""
+"""The maximum size of a ConversionReview in bytes. It holds all objects of a list that is read in another version."""
 
 Answer = Callable[[bytes], bytes]
 
 
 class Application:
-    """Answers the reviews of API servers, as a WSGI application; made by `application`. Immutable; thread-safe, if the
-    handlers are.
+    """A WSGI application that answers the reviews of API servers. Made by `application`.
+
+    Immutable, and thread-safe if the handlers are thread-safe.
 
     >>> class Quota(Admission[Pod]):
     ...     def validate(self, request: AdmissionRequest[Pod]) -> None:
@@ -355,7 +356,7 @@ class Application:
 
     @property
     def verbs(self) -> frozenset[str]:
-        """`validate` and `mutate`, if a class defines them, and `convert` if there is a conversion."""
+        """`validate` and `mutate`, if an admission class defines them, and `convert` if there is a conversion."""
         admissions = [handler for handler in self.handlers.values() if isinstance(handler, Admission)]
         found = {verb for handler in admissions for verb in type(handler).verbs()}
         return frozenset({*found, "convert"} if len(admissions) < len(self.handlers) else found)
@@ -370,9 +371,9 @@ class Application:
         return known if len(known) == len(names) else None
 
     def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Return the HTTP status and the body for a review, without HTTP: for tests and other kinds of servers.
+        """Return the HTTP status and the response body for a review. For tests, and for servers without WSGI.
 
-        Blocks as the handler does; raises nothing but a KeyboardInterrupt in the main thread.
+        Blocks while the handler runs. Raises nothing except KeyboardInterrupt in the main thread.
         """
         found = self._routes.get(path)
         if found is None:
@@ -424,13 +425,14 @@ class Application:
 
 
 def application(routes: Mapping[str, Admission[Any] | Converts], *, limit: int = LIMIT) -> Application:
-    """Make a WSGI application of the webhooks in `routes`, by path. `limit`: the most bytes of an AdmissionReview.
+    """Make a WSGI application of the webhooks in `routes`, which maps paths to webhooks.
 
-    An Admission at `/quota` is served at `/quota/validate` and `/quota/mutate`, as far as its class defines them; a
-    Conversion is served at its path.
+    An Admission at `/quota` is served at `/quota/validate` and `/quota/mutate`, if its class defines these methods. A
+    Conversion is served at its path. `limit` is the maximum size of an AdmissionReview in bytes.
 
-    Raises RequestError for an invalid path and for anything but a complete webhook. A webhook that changes objects
-    needs the extra `webhooks`: without it a WebhookServer does not start, and under other servers each change fails.
+    Raises RequestError for an invalid path and for an incomplete webhook. A webhook that changes objects needs
+    the extra `webhooks`. Without this extra a WebhookServer does not start, and other servers answer each change with
+    an error.
 
     >>> class Labelled(Admission[Pod]):
     ...     def mutate(self, request: AdmissionRequest[Pod]) -> Pod:
@@ -440,7 +442,7 @@ def application(routes: Mapping[str, Admission[Any] | Converts], *, limit: int =
     ('/labelled/mutate',)
     """
     if not routes:
-        raise RequestError('an application needs webhooks: application({"/quota": Quota()})')
+        raise RequestError('an application needs at least one webhook, as in application({"/quota": Quota()})')
     return Application(routes, limit)
 
 
@@ -462,7 +464,7 @@ def _admission_routes(mount: str, handler: Admission[Any]) -> Iterable[tuple[str
         try:
             signature_of(function).bind("request")
         except TypeError as error:
-            raise RequestError(f"{mount}: {name}.{verb} is called with one argument, the request: {error}") from None
+            raise RequestError(f"{mount}: {name}.{verb} must accept one argument, the request: {error}") from None
         path = f"{mount.rstrip('/')}/{verb}"
         yield path, partial(admission_answer, handler, verb, guard=Guard(path, log))
 

@@ -1,4 +1,4 @@
-"""The manifests that make an API server call webhooks, from the options of their classes and their address.
+"""Builds the manifests that make an API server call webhooks, from the webhooks' class options and address.
 
     configurations(app, "quota", Target.service("shop/quota"))
 
@@ -7,18 +7,18 @@ returns these manifests, which `apply_webhooks` applies by server-side apply:
 - a ValidatingWebhookConfiguration with a webhook for each class that defines `validate`
 - a MutatingWebhookConfiguration with a webhook for each class that defines `mutate` (for operations with an object to
   change)
-- for each Conversion between classes, a CustomResourceDefinition with `spec.conversion` only, to be applied beside the
-  rest of the definition
+- for each Conversion between classes, a CustomResourceDefinition that contains only `spec.conversion`; the rest of the
+  definition must be applied separately
 
-`CaBundles` keeps the CA of a webhook server in each clientConfig whose `service` is ours or whose `url` has one of our
-hosts: in webhook configurations (webhooks[*].clientConfig) and CRDs (spec.conversion.webhook.clientConfig). It watches
-them, so that new or overwritten objects are repaired at once. A bundle is a set that also holds the CAs of other
-servers (see `merged`), and each write is conditional on the resourceVersion. At the end our CA is removed, unless it is
-the last.
+`CaBundles` keeps the CA of a webhook server in each clientConfig whose `service` or `url` names the server: in
+webhook configurations (webhooks[*].clientConfig) and CRDs (spec.conversion.webhook.clientConfig). `CaBundles` watches
+these objects, so that new or overwritten objects are repaired at once. A bundle is a set that also holds the CAs of
+other servers (see `merged`), and each write is conditional on the resourceVersion. When the server stops, `CaBundles`
+removes the server's CA from each bundle, unless the bundle has no other CA.
 
-`CaBundles` needs list, watch and patch on the three resources. If the names of the program's own objects are known,
-patch on these objects is enough: any other object that `CaBundles` may not write is logged once, and does not affect
-readiness.
+`CaBundles` needs list, watch and patch on webhook configurations and CRDs. If the names of the program's own objects
+are known, patch on these objects is enough. Any other object that `CaBundles` may not write is logged once, and does
+not affect the server's readiness.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _KINDS = {"validate": ("ValidatingWebhookConfiguration", OPERATIONS),
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The address at which an API server finds the webhooks: a Service of the cluster, or a URL. Made by the class
+    """The address at which an API server calls the webhooks: a Service of the cluster, or a URL. Made by the class
     methods."""
 
     namespace: str = ""
@@ -78,22 +78,22 @@ class Target:
 
     @classmethod
     def service(cls, text: str) -> Target:
-        """`NAMESPACE/NAME` or `NAMESPACE/NAME:PORT` (443 by default). Raises RequestError for anything else."""
+        """From `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT` (443 by default). Raises RequestError for anything else."""
         namespace, _, rest = text.partition("/")
         name, colon, port = rest.partition(":")
         try:
             checked_label(namespace, "its namespace")
             checked_label(name, "its name")
             if colon and not (port.isascii() and port.isdigit()):
-                raise RequestError(f"its port is {port!r}")
+                raise RequestError(f"its port must be a number, not {port!r}")
         except RequestError as error:
-            raise RequestError(f"{text!r} is not a Service, which is named as NAMESPACE/NAME or NAMESPACE/NAME:PORT: "
+            raise RequestError(f"{text!r} is not a Service, which must be NAMESPACE/NAME or NAMESPACE/NAME:PORT: "
                                f"{error}") from None
         return cls(namespace, name, int(port) if colon else None)
 
     @classmethod
     def url(cls, text: str) -> Target:
-        """`https://HOST:PORT`, optionally with a path that precedes the application's paths. Raises RequestError."""
+        """From `https://HOST:PORT`, optionally with a prefix for the application's paths. Raises RequestError."""
         try:
             parts = urllib.parse.urlsplit(text)
             right = parts.scheme == "https" and parts.hostname and parts.port != 0 and not (
@@ -101,11 +101,12 @@ class Target:
         except ValueError:
             right = False
         if not right:
-            raise RequestError(f"{text!r} is not the URL of a webhook: https://HOST:PORT, no user, query or fragment")
+            raise RequestError(f"{text!r} is not the URL of a webhook: must be https://HOST:PORT, "
+                               "without user, query and fragment")
         return cls(base=text.rstrip("/"))
 
     def client_config(self, path: str, ca_bundle: bytes = b"") -> Object:
-        """The clientConfig for `path`, with the CA to trust."""
+        """The clientConfig for `path`, with the CA that the API server must trust."""
         trust = {"caBundle": base64.b64encode(ca_bundle).decode()} if ca_bundle else {}
         if self.base:
             return {"url": f"{self.base}{path}", **trust}
@@ -115,11 +116,11 @@ class Target:
 
 def configurations(app: Application | Mapping[str, Admission[Any] | Converts], name: str, target: Target, *,
                    ca_bundle: bytes = b"", annotations: Mapping[str, str] | None = None) -> list[Object]:
-    """Return the manifests, as dicts: see the module. `name`: the name of the configurations.
+    """Return the manifests that register the webhooks of `app`, as dicts (see the module docstring).
 
-    `ca_bundle`: PEM, the CA that the API server trusts; if it is left out, another component, such as cert-manager,
-    must write it, and `annotations` may request this. Raises RequestError for webhooks without a name or a rule, and
-    for two webhooks of the same name.
+    `name` is the name of the webhook configurations. `ca_bundle` is the CA that the API server must trust, as PEM. If
+    `ca_bundle` is empty, another component, such as cert-manager, must write the CA, and `annotations` may request
+    this. Raises RequestError for webhooks without a name or a rule, and for two webhooks with the same name.
     """
     if not name:
         raise RequestError("a configuration needs a name: configurations(app, 'quota', Target.service('shop/quota'))")
@@ -145,8 +146,8 @@ def _webhook(mount: str, handler: Admission[Any], verb: str, operations: tuple[s
     cls = type(handler)
     rules = cls.options.rules_for(resource_of(cls.kind()), operations)
     if not rules:
-        raise RequestError(f"{mount}: {cls.__name__}.{verb} would never be called: give rules=(Rule(...),) for several "
-                           f"kinds, and operations= of {', '.join(operations)}")
+        raise RequestError(f"{mount}: {cls.__name__}.{verb} would never be called: set rules=(Rule(...),) if the "
+                           f"class is for several kinds, and operations= to some of {', '.join(operations)}")
     return {"name": cls.webhook_name(mount), "clientConfig": target.client_config(f"{mount.rstrip('/')}/{verb}",
                                                                                  ca_bundle),
             "rules": rules, "admissionReviewVersions": ["v1"], **cls.options.to_dict(mutating=verb == "mutate")}
@@ -156,7 +157,7 @@ def _check_names(kind: str, hooks: list[Object]) -> None:
     names = [hook["name"] for hook in hooks]
     for name in names:
         if names.count(name) > 1:
-            raise RequestError(f"two webhooks of the {kind} are called {name}: give name= in one of their classes")
+            raise RequestError(f"two webhooks of the {kind} are called {name}: set name= in one of their classes")
 
 
 def _conversion(mount: str, definition: str, target: Target, ca_bundle: bytes) -> Object:
@@ -167,8 +168,8 @@ def _conversion(mount: str, definition: str, target: Target, ca_bundle: bytes) -
 
 
 CONVERSION = "-conversion"
-"""The suffix of the field manager that applies a conversion alone. One manager cannot apply both a definition and a
-part of it, since each apply would remove the other's fields."""
+"""The suffix of the field manager that applies a conversion alone. One manager cannot apply both a definition and
+a part of the definition, because each apply would remove the fields of the other."""
 BUNDLES = "kubectl-runtime-webhooks"
 """The field manager of a caBundle that `CaBundles` wrote."""
 
@@ -180,16 +181,18 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
                    service: str | None = None, url: str | None = None, ca_bundle: bytes = b"",
                    annotations: Mapping[str, str] | None = None, field_manager: str = "kubectl_runtime",
                    force: bool = False) -> list[Resource]:
-    """Apply the configurations `name` for the webhooks of `app`, and its CRDs' conversion; return the objects.
+    """Apply the manifests that make the API server call the webhooks of `app`. Returns the applied objects.
 
-    `service`: `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`; or `url`: `https://HOST:PORT`. `ca_bundle`: PEM, the CA that
-    the API server trusts (`WebhookServer.ca_bundle`); the CAs already in a bundle stay. CRDs must exist before.
-    `annotations`: for the configurations. `force` takes over fields of other managers, including another's conversion.
-    The conversion of a CRD is applied by a field manager of its own, `FIELD_MANAGER-conversion`, so that `apply_crd`
-    may own the rest of the definition under the same name.
+    These are the webhook configurations called `name`, and `spec.conversion` of the CRDs that `app` converts. The CRDs
+    must exist. The webhooks' address is either `service` (`NAMESPACE/NAME` or `NAMESPACE/NAME:PORT`) or `url`
+    (`https://HOST:PORT`). `ca_bundle` is the CA that the API server must trust, as PEM (`WebhookServer.ca_bundle`). CAs
+    that are already in a bundle stay. `annotations` are written into the configurations. `force` takes over fields of
+    other managers, including a conversion that another manager has set. The conversion of a CRD is applied by a
+    separate field manager, `FIELD_MANAGER-conversion`, so that `apply_crd` may own the rest of the definition as
+    `FIELD_MANAGER`.
 
-    Blocks for the calls. Raises RequestError for invalid arguments, ApiError when the server refuses. Needs get, create
-    and patch on each of the three resources that is used.
+    Blocks for the calls. Raises RequestError for invalid arguments, and ApiError if the server refuses a request. Needs
+    get and patch on the applied objects, and create on the kinds of webhook configurations.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -200,7 +203,8 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
     'ValidatingWebhookConfiguration'
     """
     if (service is None) == (url is None):
-        raise RequestError("apply_webhooks takes service='NAMESPACE/NAME' or url='https://HOST:PORT', one of them")
+        raise RequestError("apply_webhooks needs service='NAMESPACE/NAME' or url='https://HOST:PORT', "
+                           "exactly one of them")
     target = Target.url(url) if url is not None else Target.service(service or "")
     applied: list[Resource] = []
     converting = f"{field_manager}{CONVERSION}"
@@ -249,7 +253,7 @@ def _client_configs(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]
 log = guarded_logger(__name__)
 
 AT_THE_END = 2.0
-"""Seconds for the requests that remove our CA, if no time is left."""
+"""Seconds for the requests that remove the server's CA if `stop` has no time left."""
 AGAIN = 1.0
 """Seconds until the retry after a conflict, unless the watch reports the change earlier."""
 KINDS = (ValidatingWebhookConfiguration, MutatingWebhookConfiguration, CustomResourceDefinition)
@@ -279,7 +283,7 @@ class _Definition(FrozenPart, frozen=True):
 
 
 class Caller(PartialView, frozen=True):
-    """The part of an object that makes an API server call a webhook."""
+    """The part of a webhook configuration or CRD that makes an API server call webhooks."""
 
     webhooks: tuple[_Webhook, ...] = ()
     spec: _Definition = _Definition()
@@ -295,19 +299,20 @@ class Caller(PartialView, frozen=True):
 
 
 class CaBundles:
-    """Keeps the CA of a server in the webhook configurations and CRDs that name it. Thread-safe."""
+    """Keeps a webhook server's CA in the webhook configurations and CRDs that name the server. Thread-safe."""
 
     def __init__(self, client: Client, wanted: SelfSigned, certificates: OwnCertificates) -> None:
-        """Sends nothing before `start`."""
+        """Makes no requests before `start`."""
         self._client, self._wanted, self._certificates = client, wanted, certificates
         self._running: list[Running[Any]] = []
         self._own: dict[str, Collection[str]] = {}
         self._refused: dict[tuple[str, str], None] = {}
-        """Plural and name of objects that are not the program's own and name this server, but may not be written."""
+        """(plural, name) of objects that name this server but may not be written, except the program's own objects."""
 
     def start(self, kinds: Mapping[Any, Collection[str]], port: int) -> None:
-        """Begin to watch, in threads of its own. `kinds`: the kinds to watch, each with the known names of the
-        program's own objects; `port` distinguishes these controllers from those of another server of the client."""
+        """Begin to watch the objects, in new threads. `kinds` maps each watched kind to the known names of the
+        program's own objects. `port` makes the controllers' names distinct from those of another server with the same
+        client."""
         self._own = {kind.api_resource.plural: names for kind, names in kinds.items() if names}
         for kind in kinds:
             api: Any = Api.all(self._client, kind)
@@ -323,12 +328,12 @@ class CaBundles:
         return any(running.owns(thread) for running in self._running)
 
     def renewed(self) -> None:
-        """Check all objects again, since the CAs have changed."""
+        """Check all objects again, because the CAs have changed."""
         for running in self._running:
             running.trigger_all()
 
     def why_not_ready(self) -> str:
-        """Which object does not hold the present CAs yet; empty when all do. Does not block."""
+        """The first object that lacks the current CAs, as text; empty when all objects hold them. Does not block."""
         for running in self._running:
             try:
                 running.wait_until_ready(0)
@@ -345,8 +350,8 @@ class CaBundles:
         return ""
 
     def stop(self, timeout: float) -> None:
-        """Stop watching, and remove our CA from every bundle that holds another. Blocks for at most `timeout` seconds
-        plus `AT_THE_END`; a CA that cannot be removed stays until it expires."""
+        """Stop watching, and remove the server's CA from every bundle that also holds other CAs. Blocks for at most
+        `timeout` seconds plus `AT_THE_END`. A CA that cannot be removed stays until it expires."""
         end = time.monotonic() + timeout
         named = [(running.store.resource, caller) for running in self._running for caller in _readable(running)]
         for running in self._running:
@@ -361,7 +366,7 @@ class CaBundles:
             return Action.await_change()
         try:
             if self._write(api, obj, self._kept):
-                log.info("%s %s holds the CA of this webhook server", api.resource.kind, obj.name)
+                log.info("wrote the CA of this webhook server into %s %s", api.resource.kind, obj.name)
             self._refused.pop((api.resource.plural, obj.name), None)
         except ApiError as error:
             if error.is_not_found:
@@ -369,8 +374,8 @@ class CaBundles:
             place = api.resource.plural, obj.name
             if error.is_forbidden and obj.name not in self._own.get(place[0], (obj.name,)):
                 if place not in self._refused:
-                    log.warning("%s %s names this webhook server, but does not get its CA: %s", api.resource.kind,
-                                obj.name, error)
+                    log.warning("%s %s names this webhook server, but does not get the server's CA: %s",
+                                api.resource.kind, obj.name, error)
                     self._refused[place] = None
                 return Action.await_change()
             if is_lost_test(error):
@@ -393,10 +398,11 @@ class CaBundles:
         try:
             self._write(api, caller, self._without_ours, timeout=timeout)
         except KubeError as error:
-            log.debug("%s %s keeps the CA of this webhook server: %s", resource.kind, caller.name, error)
+            log.debug("could not remove the CA of this webhook server from %s %s: %s", resource.kind, caller.name,
+                      error)
 
     def _write(self, api: Any, caller: Caller, change: Callable[[bytes], bytes], timeout: float | None = None) -> bool:
-        """Returns whether it wrote. Raises ApiError, also for a conflict, which means that the object has changed."""
+        """Returns whether the object was written. Raises ApiError, including a conflict if the object has changed."""
         operations: list[dict[str, Any]] = []
         for place, config in caller.places():
             if self._is_ours(config):

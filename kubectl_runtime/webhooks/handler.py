@@ -1,18 +1,18 @@
 """`Admission[Kind]`: a class that accepts, refuses or changes the objects of a kind in requests to the API server.
 
     class Quota(Admission[Pod], failure_policy="Fail"):
-        def validate(self, request: AdmissionRequest[Pod]) -> None:          # raises Denied, or lets it pass
+        def validate(self, request: AdmissionRequest[Pod]) -> None:          # raises Denied to refuse
             if len(request.object.spec.containers) > 5:
                 raise Denied("at most 5 containers")
 
-        def mutate(self, request: AdmissionRequest[Pod]) -> Pod | None:      # the changed object; None: as it is
+        def mutate(self, request: AdmissionRequest[Pod]) -> Pod | None:      # the changed object, or None
             request.object.labels["checked"] = "yes"
             return request.object
 
 The server calls the methods that the class defines. One instance answers all requests, several at the same time, each
-in a thread of the server. The class keywords are the fields of `WebhookOptions`; together with the rules derived from
-the kind they make up the webhook's configuration. `AdmissionRequest[Kind]` is a request whose objects are decoded as
-`Kind`.
+in a thread of the server. The class keywords are the fields of `WebhookOptions`. The webhook's configuration consists
+of these keywords and of the rules derived from the kind. `AdmissionRequest[Kind]` is a request whose objects are
+decoded as `Kind`.
 """
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ WITH_CONTENT = ("CREATE", "UPDATE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule of the configuration: which requests reach the webhook. `*` stands for all; `resources` may name
-    subresources (`pods/status`, `pods/*`). `operations`: by default the operations of the class.
+    """A rule of a webhook's configuration, which selects the requests that reach the webhook.
+
+    `*` stands for all. `resources` may name subresources (`pods/status`, `pods/*`). `operations` defaults to the
+    class's operations.
 
     >>> from kubectl_runtime import webhooks
     >>> class Audit(Admission[Pod], rules=(webhooks.Rule(groups=("",), resources=("pods", "pods/status")),)):
@@ -66,12 +68,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """The class keywords; a keyword that is not given is left to the server's default.
+    """The class keywords of an `Admission`. The API server sets its own default for a keyword that is None.
 
     `name`: the webhook's name, with at least two dots; by default `class.plural.group`. `rules` replace the rule that
-    follows from the kind, `operations` and `subresources`. `match_conditions`: CEL expressions by name, which must all
-    be true. `timeout`: 1 to 30 whole seconds. `reinvocation` is only for `mutate`: `IfNeeded` calls it again when a
-    later webhook has changed the object.
+    is derived from the kind, `operations` and `subresources`. `match_conditions`: CEL expressions by name; the webhook
+    is called only if all are true. `timeout`: 1 to 30 whole seconds. `reinvocation` affects only `mutate`: with
+    `IfNeeded` the server calls `mutate` again when a later webhook has changed the object.
     """
 
     name: str | None = None
@@ -88,7 +90,7 @@ class WebhookOptions:
     reinvocation: Literal["Never", "IfNeeded"] | None = None
 
     def rules_for(self, resource: ApiResource | None, operations: Iterable[str]) -> list[dict[str, Any]]:
-        """The rules as in the configuration, limited to `operations`; empty if none remain."""
+        """The rules in the form of the configuration, limited to `operations`; empty if no operations remain."""
         allowed = tuple(operations)
         rules = self.rules
         if not rules and resource is not None:
@@ -99,8 +101,8 @@ class WebhookOptions:
             mine = self.operations if rule.operations is None else rule.operations
             kept = [one for one in mine if one in allowed] if "*" not in mine else list(allowed)
             if kept:
-                # Write out the server's default: to server-side apply, all rules are one value, so a second field
-                # manager that left a part of them to the server would conflict with the first.
+                # Write `scope` even if it is the server's default. Server-side apply compares the list of rules as one
+                # value, so a field manager that omits the default conflicts with a field manager that owns the list.
                 found.append({"apiGroups": list(rule.groups), "apiVersions": list(rule.versions), "operations": kept,
                               "resources": list(rule.resources), "scope": rule.scope})
         return found
@@ -126,12 +128,12 @@ _CONDITION = re.compile(r"(?:[-A-Za-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z
 
 
 def options_of(cls: type, given: Mapping[str, Any], base: WebhookOptions) -> WebhookOptions:
-    """Return the options of the base class, overridden by the class keywords. Raises TypeError for unknown keywords,
-    with the nearest valid keyword, and for values that the server would refuse."""
+    """Return the base class's options, overridden by the class keywords. Raises TypeError for values that the server
+    would refuse, and for unknown keywords (the error names the nearest valid keyword)."""
     said = f"class {cls.__name__}"
     for name in given:
         if name not in OPTIONS:
-            raise TypeError(f"{said}: a webhook has no keyword {name}={did_you_mean(name, OPTIONS)}; there are "
+            raise TypeError(f"{said}: a webhook has no keyword {name}={did_you_mean(name, OPTIONS)}; the keywords are "
                             f"{', '.join(OPTIONS)}")
     values = {name: getattr(base, name) for name in OPTIONS} | dict(given)
     for name in _LISTS:
@@ -154,20 +156,21 @@ def _check(said: str, options: WebhookOptions) -> None:
     for operation in (*options.operations, *(one for rule in rules for one in rule.operations or ())):
         if operation not in (*OPERATIONS, "*"):
             raise TypeError(f"{said}: {operation!r} is not an operation{did_you_mean(str(operation), OPERATIONS)}; "
-                            f"there are {', '.join(OPERATIONS)}")
+                            f"the operations are {', '.join(OPERATIONS)}")
     if options.name is not None and not re.fullmatch(rf"{_LABEL}(\.{_LABEL}){{2,}}", options.name):
-        raise TypeError(f"{said}: name={options.name!r} is not a webhook's name, which is a domain name of at least "
-                        "three parts, such as 'quota.shop.example.com'")
+        raise TypeError(f"{said}: name={options.name!r} is not a webhook's name, which must be a domain name of at "
+                        "least three parts, such as 'quota.shop.example.com'")
     if options.timeout is not None and not (1 <= seconds(options.timeout) <= 30
                                             and seconds(options.timeout).is_integer()):
-        raise TypeError(f"{said}: timeout={options.timeout!r} is not between 1 and 30 whole seconds")
+        raise TypeError(f"{said}: timeout={options.timeout!r}: must be a whole number of seconds from 1 to 30")
     conditions: Any = options.match_conditions
     if not isinstance(conditions, Mapping):
         raise TypeError(f"{said}: match_conditions= must map names to CEL expressions: {{'no-system-users': "
                         "\"!request.userInfo.username.startsWith('system:')\"}")
     for name, text in conditions.items():
         if not isinstance(text, str) or not text.strip() or not isinstance(name, str) or not _CONDITION.fullmatch(name):
-            raise TypeError(f"{said}: match_conditions= has {name!r}: {text!r}, which is not a name and CEL expression")
+            raise TypeError(f"{said}: match_conditions= has {name!r}: {text!r}, which must be a valid condition "
+                            "name and a CEL expression")
     for selection in (options.namespace_selector, options.object_selector):
         try:
             _selector(selection)
@@ -187,15 +190,15 @@ R = TypeVar("R", bound=Resource)
 
 TOTAL, EACH = 4096, 256
 """The most characters of all warnings together, and the most of each warning if the total is exceeded: kube-apiserver's
-`truncateAtTotalRunes` and `truncateItemRunes`. Its documentation recommends at most 120."""
+`truncateAtTotalRunes` and `truncateItemRunes`. The documentation of Kubernetes recommends at most 120."""
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 class AdmissionRequest(Generic[K]):
     """A request to an admission webhook: the typed `object` and `old`, and `operation`, `user` and `dry_run`.
 
-    `warn(text)` adds a warning that kubectl shows. Only the thread that answers a request may use it. Its objects are
-    copies and may be changed.
+    `warn(text)` adds a warning that kubectl shows. Only the thread that answers the request may use this object.
+    `object` and `old` are copies and may be changed.
 
     >>> class Labels(Admission[ConfigMap]):
     ...     def mutate(self, request: AdmissionRequest[ConfigMap]) -> ConfigMap | None:
@@ -208,8 +211,8 @@ class AdmissionRequest(Generic[K]):
     __slots__ = ("_audit", "_kind", "_object", "_old", "_warnings", "review")
 
     def __init__(self, review: admission.AdmissionRequest, kind: type[K]) -> None:
-        """`kind` decodes the objects; a class without a kind of its own (such as DynamicObject) takes the kind of the
-        review."""
+        """`kind` decodes the objects; a class for all kinds (such as DynamicObject) decodes them as the review's
+        kind."""
         self.review = review
         """The request as received, with the fields that this class lacks: options, the kind and resource before a
         conversion."""
@@ -222,11 +225,11 @@ class AdmissionRequest(Generic[K]):
     @classmethod
     def of(cls, obj: K | None = None, *, old: K | None = None, user: str | UserInfo = "kubernetes-admin",
            dry_run: bool = False, sub_resource: str = "") -> AdmissionRequest[K]:
-        """Make a request as the API server would send it, for tests: with only `obj` a CREATE, with only `old` a
-        DELETE, with both an UPDATE. Raises RequestError without an object."""
+        """Make a request as the API server would send it, for tests. With only `obj` the request is a CREATE, with only
+        `old` a DELETE, with both an UPDATE. Raises RequestError if both are missing."""
         shown = obj if obj is not None else old
         if shown is None:
-            raise RequestError("a request is about an object: AdmissionRequest.of(obj), of(obj, old=...), of(old=...)")
+            raise RequestError("a request needs an object: AdmissionRequest.of(obj), of(obj, old=...) or of(old=...)")
         resource = shown.api_resource
         operation = "CREATE" if old is None else "DELETE" if obj is None else "UPDATE"
         review = admission.AdmissionRequest(
@@ -239,10 +242,10 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def object(self) -> K:
-        """The new object; for a DELETE, the object to be deleted. Changes are sent when `mutate` returns it. For a
-        subresource with a kind of its own, such as `scale` or `exec`, it is a DynamicObject of that kind (Scale,
-        PodExecOptions). Raises DecodeError for content that is not an object, RequestError for an object of another
-        kind."""
+        """The new object; for a DELETE, the object to be deleted. Changes take effect only if `mutate` returns this
+        object. For a subresource with a kind of its own, such as `scale` or `exec`, the object is a DynamicObject of
+        that kind (Scale, PodExecOptions). Raises DecodeError for content that is not an object, and RequestError for an
+        object of another kind."""
         if self._object is None:
             deleted = self.review.operation == "DELETE"
             found = self._read(self.review.raw_old_object if deleted else self.review.raw_object, "object")
@@ -253,7 +256,7 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def old(self) -> K | None:
-        """The stored object; None for a CREATE. Raises like `object`."""
+        """The stored object; None for a CREATE. Raises the same errors as `object`."""
         if self._old is None:
             self._old = self._read(self.review.raw_old_object, "old object")
         return self._old
@@ -270,7 +273,7 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing will be stored. The webhook must then have no side effects."""
+        """Whether the request is a dry run, which stores nothing. The webhook must then have no side effects."""
         return bool(self.review.dry_run)
 
     @property
@@ -289,9 +292,9 @@ class AdmissionRequest(Generic[K]):
         return self.review.sub_resource
 
     def warn(self, text: str) -> None:
-        """Show `text` to the user who sent the request, with the response. Keep it below 120 characters; the server
-        shows at most 4096 characters of all warnings together. Line breaks become spaces, because the server would drop
-        a text with line breaks. Raises RequestError for anything but a text."""
+        """Add a warning to the response, for the user who sent the request. Keep `text` below 120 characters. The
+        server sends at most 4096 characters of all warnings together. Line breaks become spaces, because the server
+        would drop a text with line breaks. Raises RequestError for anything but a text."""
         said = _BREAKS.sub(" ", _text("a warning", text)).strip()
         if said and said not in self._warnings:
             self._warnings.append(said)
@@ -319,7 +322,7 @@ class AdmissionRequest(Generic[K]):
 
     @property
     def read_object(self) -> K | None:
-        """The object that `object` returned; None if it was not read."""
+        """The object that `object` has returned; None if `object` was never read."""
         return self._object
 
     def __repr__(self) -> str:
@@ -344,7 +347,7 @@ _identity = decoder_of(_Identity)
 
 
 def _kind_in(content: bytes) -> GroupVersionKind | None:
-    """The kind in the content; None if it has no kind or cannot be decoded. The class that decodes it reports this."""
+    """The kind in the content; None if it has no kind or is undecodable, which the decoding class reports later."""
     try:
         found = _identity(content)
     except DECODE_FAILURES:
@@ -353,7 +356,7 @@ def _kind_in(content: bytes) -> GroupVersionKind | None:
 
 
 def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVersionKind | None, what: str) -> type[R]:
-    """The class that decodes an object of the kind `said`. Raises RequestError for an object of another kind."""
+    """The class that decodes an object of the kind `said`. Raises RequestError if `kind` cannot decode that kind."""
     found = said or review.kind
     own: ApiResource | None = getattr(kind, "api_resource", None)
     if own is None:
@@ -364,8 +367,8 @@ def reader_of(kind: type[R], review: admission.AdmissionRequest, said: GroupVers
     if own.gvk != found and review.sub_resource:  # the subresource has its own kind, such as Scale or PodExecOptions
         return cast("type[R]", dynamic(ApiResource.from_gvk(found)))
     if own.gvk != found:
-        raise RequestError(f"the {what} is a {found.kind} of {found.api_version}, and {kind.__name__} is {own.kind} of "
-                           f"{own.api_version}: request.review reads it as another class")
+        raise RequestError(f"the {what} is a {found.kind} of {found.api_version}, not a {own.kind} of "
+                           f"{own.api_version} (class {kind.__name__}): request.review.object(AnotherClass) decodes it")
     return kind
 
 
@@ -403,13 +406,13 @@ def _cause(given: Any) -> StatusCause:
     field, message, reason = (*given, "FieldValueInvalid") if isinstance(given, tuple) else (
         getattr(given, "field", None), getattr(given, "message", None), getattr(given, "reason", None) or "")
     if not isinstance(field, str) or not isinstance(message, str):
-        raise RequestError(f"causes= of a refusal are texts by field, as in {{'spec.replicas': 'at most 5'}}, "
+        raise RequestError(f"causes= of a refusal must map fields to texts, as in {{'spec.replicas': 'at most 5'}}, "
                            f"not {given!r}")
     return StatusCause(reason=reason, message=message, field=field)
 
 
 class Denied(KubeError):
-    """Raised by an admission webhook: the request is refused with `code` (403), and the user sees `reason`.
+    """Raised by an admission webhook to refuse the request, with `code` (default 403) and a `reason` for the user.
 
     >>> raise Denied("at most five containers", code=422)
     Traceback (most recent call last):
@@ -420,8 +423,8 @@ class Denied(KubeError):
     def __init__(self, reason: str, code: int = 403, *,
                  causes: Mapping[str, str] | Iterable[HasCause] = ()) -> None:
         """`code`: the HTTP status of the response, from 400 to 599. `causes`: error messages by field path
-        (`spec.replicas`), or the result of `CustomResource.violations`; clients get them in `details.causes`. Raises
-        RequestError for another code, and for a reason or causes that are not texts."""
+        (`spec.replicas`), or the result of `CustomResource.violations`; clients receive them in `details.causes`.
+        Raises RequestError for a code outside this range, and for a reason or causes that are not texts."""
         super().__init__(reason)
         given: Any = reason
         if not isinstance(given, str):
@@ -436,9 +439,10 @@ class Denied(KubeError):
 class Admission(Generic[K]):
     """An admission webhook for one kind: `validate` refuses by raising Denied, `mutate` returns the changed object.
 
-    Define one of them or both. Class keywords such as `operations` and `failure_policy` set which operations reach the
-    webhook and what happens when it does not respond. Subclasses inherit the keywords of their base class. One instance
-    serves all requests at once, from any thread. Other exceptions are logged and answered as an error of the webhook.
+    Define one of the two methods or both. Class keywords such as `operations` and `failure_policy` set which operations
+    reach the webhook and what happens when it does not respond. Subclasses inherit the keywords of their base class.
+    One instance serves all requests at once, from any thread. Exceptions other than Denied are logged and answered with
+    status 500.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -450,7 +454,7 @@ class Admission(Generic[K]):
 
     options: ClassVar[WebhookOptions] = WebhookOptions()
 
-    if TYPE_CHECKING:  # each keyword by its name
+    if TYPE_CHECKING:  # so that type checkers know the keywords
 
         def __init_subclass__(
                 cls, *, name: str | None = None, operations: tuple[str, ...] | list[str] = (),
@@ -471,35 +475,36 @@ class Admission(Generic[K]):
         """Return to let the request pass; raise `Denied` to refuse it. Called after all mutations.
 
         May block, but not longer than the webhook's timeout (10 s by default). Any other exception is logged, and
-        refuses the request with status 500. So does a returned value, since a False would otherwise let the request
-        pass.
+        refuses the request with status 500. A returned value other than None has the same effect, because a returned
+        False would otherwise let the request pass.
         """
 
     def mutate(self, request: AdmissionRequest[K]) -> K | None:
-        """Return the changed object of the request, or None to leave it as it is. Called for a CREATE or UPDATE,
-        possibly repeatedly, so it must be idempotent. Raises like `validate`."""
+        """Return the changed object of the request, or None to leave the object as it is. Called for a CREATE or
+        UPDATE, possibly repeatedly, so the method must be idempotent. Exceptions have the same effects as in
+        `validate`."""
 
     @classmethod
     def verbs(cls) -> tuple[Verb, ...]:
-        """The methods that the class defines, of `validate` and `mutate`."""
+        """Which of the methods `validate` and `mutate` the class defines."""
         return tuple(verb for verb in VERBS if getattr(cls, verb) is not getattr(Admission, verb))
 
     @classmethod
     def kind(cls) -> type[Resource]:
-        """The class in the brackets, as `Pod` in `Admission[Pod]`. Raises TypeError if there is none."""
+        """The class in the brackets, such as `Pod` in `Admission[Pod]`. Raises TypeError if there are no brackets."""
         for base in cls.__mro__:
             for generic in getattr(base, "__orig_bases__", ()):
                 found = _argument(generic, base)
                 if found is not None:
                     return found
-        raise TypeError(f"class {cls.__name__} does not say which objects it reads: class {cls.__name__}("
+        raise TypeError(f"class {cls.__name__} does not say which objects it reads: write class {cls.__name__}("
                         "Admission[Pod]), or Admission[DynamicObject] for several kinds")
 
     @classmethod
     def webhook_name(cls, mount: str) -> str:
-        """The name of the webhook in its configuration. Raises RequestError if it cannot be derived.
+        """The name of the webhook in its configuration. Raises RequestError if the name cannot be derived.
 
-        `mount`: the path of the application, for messages.
+        `mount` is the webhook's path in the application, for messages.
         """
         if cls.options.name is not None:
             return cls.options.name
@@ -512,7 +517,7 @@ class Admission(Generic[K]):
 
 
 def resource_of(kind: type[Resource]) -> ApiResource | None:
-    """The ApiResource of a class, or None."""
+    """The ApiResource of a class, or None for a class of several kinds."""
     return getattr(kind, "api_resource", None)
 
 

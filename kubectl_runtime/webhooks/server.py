@@ -1,24 +1,26 @@
 """`WebhookServer`: serves a WSGI application over HTTPS to API servers.
 
     app = webhooks.application({"/quota": Quota()})
-    WebhookServer(app, ":9443", certificates="/certs").start()                           files, read again when changed
-    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     its own CA
+    WebhookServer(app, ":9443", certificates="/certs").start()                           reloads files that change
+    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     makes its own CA
     manager.add_server(WebhookServer(...))                                               starts first, stops last
 
-When the server starts, it listens. With a client, it also applies the configurations and writes its CA, in threads of
-its own. It is ready when every object that names it holds the CA; without a client, it is ready at once. When it stops,
-it accepts no new connections, finishes responses in progress, and removes its CA from the bundles.
+When the server starts, it listens. With a client, the server also applies the webhook configurations and writes its CA
+into them, in separate threads. The server is ready when every object that names it holds the CA; without a client, it
+is ready at once. When the server stops, it accepts no new connections, finishes responses in progress, and removes its
+CA from the bundles.
 
 The Pod's readiness must depend on the server (a Manager ensures this). While the webhook does not respond, the API
-server refuses the requests for it or lets them pass, depending on the failure policy. After SIGTERM the Service still
-routes calls to the Pod for some seconds, so use a `preStop` that sleeps for 5 s.
+server refuses or allows the requests that match the webhook, depending on the failure policy. After SIGTERM the Service
+still routes calls to the Pod for some seconds, so use a `preStop` hook that sleeps for 5 s.
 
 `WebhookSetup` applies the configurations and keeps them applied. A failure is logged and retried after 1 s, doubling up
 to 30 s, or sooner when one of the objects changes. If another client deletes or changes an object, `WebhookSetup` logs
-this and applies the object again: at once or, if it did so within the last minute, after 1 s, doubling up to 30 s.
-Until then the server is not ready. An object that another process applied with the same field manager is left alone,
-since another version of the program is being rolled out. A CA file is checked each minute. With its own CA, `CaBundles`
-keeps the CA in the objects. Fields that a webhook's class leaves to the server's default are not compared.
+this and applies the object again. It does so at once, or, if it has applied objects within the last minute, after 1 s,
+doubling up to 30 s. Until the object is applied the server is not ready. An object that another process applied with
+the same field manager is left alone, because another version of the program is being rolled out. A CA file is checked
+every minute. If the server makes its own CA, `CaBundles` keeps the CA in the objects. Fields that a webhook's class
+leaves to the API server's default are not compared.
 
 `observed` reports the requests of a WSGI application to an observer.
 """
@@ -68,18 +70,18 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 ANY = "*"
-"""The common metrics label for an application that does not list its webhooks: its paths may be anything, and each
-would create a series of its own."""
+"""The single metrics label for an application that does not list its webhooks. A label for each requested path could
+create any number of series."""
 
 
 def webhooks_of(application: WSGIApplication) -> tuple[str, ...]:
-    """The names of an application's webhooks in metrics: its paths."""
+    """The application's paths, which are its webhooks' names in metrics; `ANY` alone if the paths are unknown."""
     return application.paths if isinstance(application, Application) else (ANY,)
 
 
 def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> WSGIApplication:
     """Wrap `application` so that `observer` receives each request to one of its webhooks. Requests to other paths are
-    not reported. `observer` raises nothing (see `together`)."""
+    not reported. `observer` must not raise (see `together`)."""
     if not is_observed(observer):
         return application
     webhooks = webhooks_of(application)
@@ -116,9 +118,9 @@ def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> 
 log = guarded_logger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds between two attempts, doubling."""
+"""Seconds between two attempts. The pause doubles after each attempt."""
 CALM = 60.0
-"""Seconds without a change by others after which the next change is undone at once."""
+"""If no other client has changed the objects for this many seconds, the next change is undone at once."""
 LOOK = 60.0
 """Seconds between two checks of a CA file."""
 
@@ -127,13 +129,13 @@ Named = tuple[str, str]
 
 
 class WebhookSetup:
-    """Applies and keeps the configurations of a server's webhooks. `run` is for one thread; the rest is thread-safe."""
+    """Applies a server's webhook configurations and keeps them applied. Thread-safe; only one thread may call `run`."""
 
     def __init__(self, client: Client, app: Application, name: str, *, service: str | None, url: str | None,
                  ca_bundle: Callable[[], bytes], follows: bool,
                  add_thread: Callable[[str, Callable[[], None]], None] | None = None) -> None:
         """Arguments as for `apply_webhooks`. `follows`: whether to check `ca_bundle` repeatedly. `add_thread` starts a
-        named thread, which ends soon after the token of `run` is set. Without it, changes by others are not noticed."""
+        named thread, which ends soon after the token of `run` is set. If it is None, changes by others go unnoticed."""
         self._client, self._app, self._name = client, app, name
         self._service, self._url = service, url
         self._ca_bundle, self._follows, self._add_thread = ca_bundle, follows, add_thread
@@ -147,13 +149,13 @@ class WebhookSetup:
 
     @property
     def why_not_ready(self) -> str:
-        """The configurations that are not applied, as text; empty when all are applied."""
+        """Text that names the configurations that are not applied; empty when all are applied."""
         with self._change:
             return self._not_applied or "; ".join(self._lacking.values())
 
     def run(self, end: StopToken) -> None:
-        """Apply and keep the configurations. Blocks until `end` is set, which also ends a call in progress, or until
-        there is nothing left to keep."""
+        """Apply the configurations and keep them applied. Blocks until `end` is set, which also ends a call in
+        progress. Returns after the first apply if changes are not observed and the CA is not checked."""
         forget = end.on_set(self._news.set)
         try:
             with calls_obey(end):
@@ -209,7 +211,7 @@ class WebhookSetup:
         return True
 
     def _await_news(self, bundle: bytes, end: StopToken) -> bool:
-        """Block until the objects must be applied again; returns whether others have changed them."""
+        """Block until the objects must be applied again; returns whether other clients have changed them."""
         while not end.is_set():
             if self._news.wait(LOOK):
                 return not end.is_set()
@@ -217,7 +219,7 @@ class WebhookSetup:
                 return False
         return False
 
-    # Changes by others
+    # Changes by other clients
 
     def _watch(self, end: StopToken, add_thread: Callable[[str, Callable[[], None]], None]) -> None:
         target = Target.url(self._url) if self._url is not None else Target.service(self._service or "")
@@ -243,7 +245,7 @@ class WebhookSetup:
             self._news.set()
 
     def _difference(self, manifest: Object, found: Object) -> str:
-        """What other programs have changed; empty if nothing, or if another process applied it as our field manager."""
+        """What others changed in `found`; empty if nothing, or if another process applied it as our field manager."""
         named = manifest["kind"], manifest["metadata"]["name"]
         at = self._time_of(found)
         place = lacking({**manifest, "metadata": {}}, found, "")
@@ -252,11 +254,11 @@ class WebhookSetup:
         with self._change:
             is_another = at not in ("", self._applied_at.get(named, ""))
             if not place and at:
-                self._applied_at[named] = at  # another replica has applied it, with its CA
+                self._applied_at[named] = at  # another replica has applied the object, with its own CA
         return f"was changed by others at {place}" if place and not is_another else ""
 
     def _time_of(self, found: Object) -> str:
-        """When our field manager last applied the object; empty when it owns no fields of it."""
+        """When our field manager last applied the object; empty if the manager owns no fields of the object."""
         manager = f"{self._name}{CONVERSION}" if found["kind"] == "CustomResourceDefinition" else self._name
         times = [str(entry.get("time", "")) for entry in found["metadata"].get("managedFields") or ()
                  if entry.get("manager") == manager and entry.get("operation") == "Apply"]
@@ -264,8 +266,8 @@ class WebhookSetup:
 
 
 def lacking(wanted: Any, found: Any, path: str) -> str:
-    """The path of the first value in `wanted` that `found` does not have; empty when it has all of them. `found` may
-    have further keys, and further objects in lists of named objects.
+    """The path of the first value in `wanted` that `found` lacks; empty if `found` has all of them. `found` may have
+    more keys, and more objects in lists of named objects.
 
     >>> lacking({"a": [{"name": "x", "b": 1}]}, {"a": [{"name": "y"}, {"name": "x", "b": 2, "c": 3}]}, "")
     'a.x.b'
@@ -298,21 +300,22 @@ def _holds(found: Object, bundle: bytes) -> bool:
 
 
 CONNECTIONS = 1000
-"""The most connections. An API server has one per call in progress, and handles 600 requests at once by default."""
+"""The maximum number of connections. An API server uses one per call, and handles 600 requests at once by default."""
 LONGEST_LOOK = 60.0
-"""Seconds between two checks of the certificate's age: a machine that was suspended wakes late."""
+"""Maximum seconds between two checks of the certificate's age, because a suspended machine may wake up late."""
 
 
 _USE = "it is for webhooks; WebhookServer(app, ':9444') sets another address"
 
 
 class WebhookServer:
-    """An HTTPS server for webhooks. It renews its own certificate, or reads certificate files again when they change.
+    """An HTTPS server for webhooks. It renews its own certificate, or reloads certificate files when they change.
 
     `app` is an application of `kubectl_runtime.webhooks`, or any WSGI application. `certificates`: a folder with
-    tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` it writes its CA into the webhook
-    configurations and CRDs that name it. `start` does not block. In a `with` block it listens until the end of the
-    block. `Manager.add_server` runs it in a manager. Sizes of requests, times and connections are limited. Thread-safe.
+    tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` the server writes its CA into the webhook
+    configurations and CRDs that name the server. `start` does not block. In a `with` block the server listens until the
+    end of the block. `Manager.add_server` runs the server in a manager. Sizes of requests, times and connections are
+    limited. Thread-safe.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -328,17 +331,17 @@ class WebhookServer:
                  host: str | None = None, port: int | None = None, configuration: str | None = None,
                  url: str | None = None, limit: Duration = 30, clock: Clock | None = None,
                  observer: Observer | None = None) -> None:
-        """Make a server. It reads and sends nothing before `start`.
+        """Make a server. Before `start` the server reads no files and sends no requests.
 
-        - `app`: an application that `webhooks.application()` makes, or any other.
+        - `app`: a WSGI application from `webhooks.application()`, or any other WSGI application.
         - `address`: `":9443"` (the default: all addresses of this host), `"127.0.0.1:9443"`, `"[::1]:9443"`, or a pair
           of host and port; port 0 is a free port. `host` and `port` are an alternative to `address`.
         - `certificates`: a folder with `tls.crt` and `tls.key`, or `SelfSigned`. The `ca.crt` of a folder is added to
           the CAs that the API server trusts, at the start and whenever it changes.
         - `client`: writes the CA of a SelfSigned into the objects that name this server; the server does not close it.
         - `configuration`: the name under which the configurations of the application's classes are applied at the
-          start, for the Service of the SelfSigned or for `url`. Deleted or changed parts are restored; until they are,
-          the server is not ready. None: the configurations are managed elsewhere.
+          start, for the Service of the SelfSigned or for `url`. Deleted or changed parts are restored, and the server
+          is not ready until this is done. If None, the configurations are managed elsewhere.
         - `limit`: seconds for a request to arrive, and again for its response; an API server waits for at most 30.
         - `observer`: is notified of each request (default: the client's observer).
 
@@ -346,11 +349,11 @@ class WebhookServer:
         """
         given: Any = app
         if not callable(given) or isinstance(given, type):
-            raise RequestError(f"a WebhookServer serves a WSGI application, not {given!r}: "
+            raise RequestError(f"a WebhookServer needs a WSGI application, not {given!r}, as from "
                                'webhooks.application({"/quota": Quota()})')
         wanted: Any = certificates
         if not isinstance(wanted, str | os.PathLike | SelfSigned):
-            raise RequestError(f"certificates={wanted!r} is neither a folder nor SelfSigned()")
+            raise RequestError(f"certificates={wanted!r}: must be a folder or SelfSigned()")
         if address is None:
             address = ("" if host is None else host, 9443 if port is None else port)
         elif (host, port) != (None, None):
@@ -376,13 +379,13 @@ class WebhookServer:
         self._is_started = False
         self._threads: list[Thread] = []
         self._owners: list[Callable[[threading.Thread], bool]] = []
-        """The `owns` functions of its parts; they stay when the parts have ended."""
+        """The `owns` functions of the server's parts. They remain after the parts have ended."""
         self._setup: WebhookSetup | None = None
         self._process = 0
 
     @property
     def name(self) -> str:
-        """Its name in logs, checks and threads: `webhook server HOST:PORT`."""
+        """The server's name in logs, checks and threads: `webhook server HOST:PORT`."""
         return f"webhook server {self._address}"
 
     @property
@@ -392,41 +395,41 @@ class WebhookServer:
 
     @property
     def configuration(self) -> str | None:
-        """The name of the configurations that it applies; None when they are managed elsewhere."""
+        """The name of the configurations that the server applies; None if they are managed elsewhere."""
         return self._configuration
 
     @property
     def service(self) -> str | None:
-        """The Service under which the API server calls it, `NAMESPACE/NAME`; None if unknown."""
+        """The Service through which the API server calls this server, as `NAMESPACE/NAME`; None if unknown."""
         wanted = self._wanted
         return wanted.service or None if isinstance(wanted, SelfSigned) else None
 
     @property
     def certificate_folder(self) -> str | None:
-        """The folder of its certificate files; None with a certificate of its own."""
+        """The folder of the certificate files; None if the server makes its own certificate."""
         wanted = self._wanted
         return None if isinstance(wanted, SelfSigned) else os.fspath(wanted)
 
     @property
     def url(self) -> str | None:
-        """The URL under which the API server calls it, if given."""
+        """The argument `url`: the URL under which the API server calls this server, or None."""
         return self._url
 
     @property
     def port(self) -> int:
-        """The port at which it listens; before `start` the given port, 0 for a free port."""
+        """The port on which the server listens; before `start` the requested port (0 for any free port)."""
         listener = self._listener
         return self._address.port if listener is None else listener.port
 
     @property
     def ca_bundle(self) -> bytes:
-        """The CAs that callers must trust, as PEM: both CAs of a SelfSigned, or `ca.crt` in the folder; empty when
-        there is none. Raises RequestError before `start`."""
+        """The CAs that callers must trust, as PEM: both CAs of a SelfSigned, or `ca.crt` in the folder; empty if
+        there is no such file. Raises RequestError before `start`."""
         return self._serving().ca_bundle
 
     @property
     def why_not_ready(self) -> str:
-        """Why it is not ready, as text; empty when it is ready. Does not block."""
+        """Why the server is not ready, as text; empty when the server is ready. Does not block."""
         if self._end.is_set():
             return f"{self.name} is stopping"
         if self._listener is None:
@@ -435,8 +438,9 @@ class WebhookServer:
         return not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
 
     def rights(self) -> list[Right]:
-        """The permissions that its client needs to keep its CA in the objects and to apply the configurations. Each is
-        restricted to the known names; watching and creating cannot be restricted to names."""
+        """The permissions that the server's client needs, to keep the CA in the objects and to apply the
+        configurations. They are restricted to the known names, except list, watch and create, which cannot be
+        restricted."""
         found: dict[Right, None] = {}
         for kind in _callers_of(self._app):
             group, plural = kind.api_resource.group, kind.api_resource.plural
@@ -461,9 +465,11 @@ class WebhookServer:
         return () if names is None else names
 
     def start(self) -> None:
-        """Listen, and return. Raises OSError when the address is taken or belongs to another host; ConfigError for
-        files that cannot be used; MissingExtra if the extra `tls` (for a SelfSigned) or `webhooks` (for a webhook that
-        changes objects) is not installed; RequestError on a second call."""
+        """Begin to listen, and return.
+
+        Raises OSError if the address is taken or belongs to another host. Raises ConfigError for certificate files that
+        cannot be used. Raises MissingExtra if the extra `tls` (for a SelfSigned) or `webhooks` (for a webhook that
+        changes objects) is not installed. Raises RequestError on a second call."""
         if isinstance(self._app, Application) and "mutate" in self._app.verbs:
             require_jsonpatch()
         with self._change:  # released before observers and log handlers run
@@ -479,7 +485,7 @@ class WebhookServer:
             app = observed(self._app, self._observer, self._clock)
             listener = Listener(self._address.listen(_USE), app, self.name, self._limit,
                                 connections=CONNECTIONS, context=self._certificates.context)
-        except BaseException:  # the caller may repair it, such as a taken address
+        except BaseException:  # the caller may remove the cause, such as a taken address, and call start() again
             self._is_started = False
             raise
         self._observer.webhooks_served(webhooks_of(self._app))
@@ -511,13 +517,13 @@ class WebhookServer:
             self._add_thread(f"{self.name} setup", lambda: setup.run(self._end))
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is in one of its webhooks or belongs to the server, and so cannot wait for its end."""
+        """Whether `thread` belongs to the server or runs one of its webhooks. Such a thread cannot wait for `stop`."""
         return thread in self._threads or any(owns(thread) for owns in self._owners)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Stop listening, finish the responses in progress, and end; responses that take longer than `timeout` seconds
-        are aborted. Later calls do nothing. A call from one of its webhooks does not wait for the response of that
-        webhook. In the child of a fork it only closes its copy of the parent's socket."""
+        """Stop listening, finish the responses in progress, and end. Responses that take longer than `timeout` seconds
+        are aborted. Later calls do nothing. If a webhook of this server calls `stop`, the call does not wait for that
+        webhook's response. In a forked child, `stop` only closes the child's copy of the parent's socket."""
         deadline = time.monotonic() + seconds(timeout)
         self._end.set("stop() was called")
         with self._change:
@@ -537,13 +543,13 @@ class WebhookServer:
             log.info("%s has stopped", self.name)
 
     def renew(self) -> None:
-        """Switch to the next CA of a SelfSigned now. Raises RequestError for files, which are renewed elsewhere, and
-        before `start`."""
+        """Switch to the next CA of a SelfSigned now. Raises RequestError before `start`, and if the server uses
+        certificate files, because those are renewed elsewhere."""
         own = self._serving()
         if not isinstance(own, OwnCertificates):
-            raise RequestError(f"the {self.name} has its certificate from files: renew() does not write them")
+            raise RequestError(f"the {self.name} uses certificate files, which renew() does not write")
         own.renew()
-        log.info("%s has a new certificate, until %s", self.name, own.expires.isoformat(timespec="seconds"))
+        log.info("%s has a new certificate, valid until %s", self.name, own.expires.isoformat(timespec="seconds"))
         if (bundles := self._bundles) is not None:
             bundles.renewed()
 

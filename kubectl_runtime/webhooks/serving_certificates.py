@@ -1,7 +1,7 @@
-"""The certificates of a webhook server: `CertificateFolder` follows files, `SelfSigned` makes its own.
+"""A webhook server's certificates: `CertificateFolder` reloads files, `SelfSigned` makes its own certificates.
 
-`context()` is the TLS context for a new connection; it blocks only to read files. `ca_bundle` is the CA that clients
-must trust; it is empty where the CA is managed elsewhere.
+`context()` returns the TLS context for a new connection, and blocks only to read files. `ca_bundle` is the CA that
+clients must trust; empty if the CA is managed elsewhere.
 """
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ from kubectl_runtime.core.base.threads import Clock, seconds
 log = guarded_logger(__name__)
 
 AUTHORITY_NAME = "kubectl-runtime webhook"
-"""The name of every CA made here, by which CAs of dead processes are recognized."""
+"""The name of every CA that this module makes. CAs of dead processes are recognized by this name."""
 CERTIFICATE, KEY, CA = "tls.crt", "tls.key", "ca.crt"
 """The files of a Secret of type `kubernetes.io/tls`, as cert-manager writes it and a Pod mounts it."""
 
 
 class ServingCertificates(Protocol):
-    """The certificates of a server: files, or certificates of its own. Thread-safe."""
+    """A server's certificates, from files or made by the server itself. Thread-safe."""
 
     @property
     def ca_bundle(self) -> bytes:
-        """PEM: the CA that a caller must trust; empty if it is not known."""
+        """The CA that a caller must trust, as PEM; empty if the CA is unknown."""
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context for a connection that is accepted now."""
+        """The TLS context for a newly accepted connection."""
 
 
 class CertificateFolder:
-    """`tls.crt` and `tls.key` in a folder, read again when they change; the next connection uses the new pair.
+    """`tls.crt` and `tls.key` in a folder, reloaded when they change. The next connection uses the new pair.
 
-    While the files do not match, as in the middle of a replacement, the last pair stays in use, with one warning.
+    While the files do not match, for example during a replacement, the last pair stays in use, and one warning is
+    logged.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -63,7 +64,7 @@ class CertificateFolder:
             return b""
 
     def context(self) -> ssl.SSLContext:
-        """The context with the folder's present certificate. Reads files that have changed."""
+        """The TLS context with the folder's current certificate. Reads files that have changed."""
         if not (self._certificate.has_changed() or self._key.has_changed()) or not self._lock.acquire(blocking=False):
             return self._context
         problem = None
@@ -74,13 +75,13 @@ class CertificateFolder:
         finally:
             self._lock.release()
         if problem is None:
-            log.info("%s was read again", self._certificate.name)
+            log.info("%s was reloaded", self._certificate.name)
         else:
             log.warning("%s: the last certificate stays in use", problem)
         return self._context
 
     def _read(self) -> ssl.SSLContext:
-        try:  # read both before judging either: an unread file would be found changed at every check
+        try:  # read both files even if one fails: an unread file would count as changed at every check
             certificate = self._certificate.read()
         finally:
             key = self._key.read()
@@ -94,12 +95,13 @@ class CertificateFolder:
 
 @dataclass(frozen=True)
 class SelfSigned:
-    """A certificate of the process's own CA, renewed when two thirds of `validity` are over.
+    """A certificate from the process's own CA, renewed when two thirds of `validity` have passed.
 
     `service`: `NAMESPACE/NAME` of the Service through which the API server calls; `hosts`: further names and addresses.
-    Without `service` and `hosts`, the names and addresses of this host's loopback. If the server has a client, its CA
-    is written into the configurations and CRDs that name the service or one of the hosts. The key never leaves the
-    process, so each replica has its own CA beside the others in the bundle. Raises RequestError for invalid values.
+    Without `service` and `hosts`, the certificate names this host's loopback names and addresses. If the server has a
+    client, the server's CA is written into the configurations and CRDs that name the service or one of the hosts. The
+    key never leaves the process, so each replica has its own CA beside the others in the bundle. Raises RequestError
+    for invalid values.
 
     >>> SelfSigned(service="default/quota").service
     'default/quota'
@@ -123,7 +125,7 @@ class SelfSigned:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names in the certificate; the API server calls a Service as `NAME.NAMESPACE.svc`."""
+        """The names in the certificate. (The API server calls a Service as `NAME.NAMESPACE.svc`.)"""
         if self.service is None:
             return tuple(self.hosts) or HOSTS
         namespace, _, name = self.service.partition("/")
@@ -133,12 +135,13 @@ class SelfSigned:
 class OwnCertificates:
     """The certificates of a `SelfSigned`.
 
-    The next CA is made in advance and is in the bundle as well. When `renew` makes it the present CA, callers already
-    trust it, so no call fails: the server first uses CA 1 with the bundle 1 and 2, then CA 2 with the bundle 2 and 3.
+    The next CA is made in advance, and the bundle already contains it. When `renew` makes it the current CA, callers
+    already trust it, so no call fails. For example, the server first uses CA 1 with the bundle of CAs 1 and 2, then CA
+    2 with the bundle of CAs 2 and 3.
     """
 
     def __init__(self, wanted: SelfSigned, clock: Clock) -> None:
-        """Raises MissingExtra without the extra `tls`."""
+        """Raises MissingExtra if the extra `tls` is not installed."""
         self._wanted, self._clock = wanted, clock
         self._lock = threading.Lock()
         self._authority = self._new_authority()
@@ -149,16 +152,16 @@ class OwnCertificates:
 
     @property
     def authorities(self) -> tuple[bytes, bytes]:
-        """The CA of the present certificate, and the next CA."""
+        """The current certificate's CA, and the next CA."""
         return self._authority.pem, self._next.pem
 
     @property
     def ca_bundle(self) -> bytes:
-        """PEM: the CA of the present certificate and the next CA."""
+        """The current certificate's CA and the next CA, as PEM."""
         return b"".join(self.authorities)
 
     def context(self) -> ssl.SSLContext:
-        """The context with the present certificate."""
+        """The TLS context with the current certificate."""
         return self._context
 
     def time_left(self) -> float:
@@ -167,11 +170,11 @@ class OwnCertificates:
 
     @property
     def expires(self) -> datetime:
-        """When the present certificate expires."""
+        """When the current certificate expires."""
         return self._expires
 
     def renew(self) -> None:
-        """Make the next CA the present one. New connections use its certificate; open connections stay."""
+        """Make the next CA the current CA. New connections use its certificate; open connections stay open."""
         with self._lock:
             self.gone = (*self.gone[-1:], self._authority.pem)
             self._authority, self._next = self._next, self._new_authority()

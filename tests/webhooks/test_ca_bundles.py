@@ -157,7 +157,7 @@ def test_the_rights_that_it_names_are_enough_and_others_objects_stay_theirs(
                 assert bundles(admin, "foreign") == [[]]
                 with pytest.raises(ApiError, match="forbidden"):
                     Api.all(limited, ValidatingWebhookConfiguration).patch("foreign", Patch.merge({}))
-    told = [text for text in caplog.messages if "foreign" in text and "does not get its CA" in text]
+    told = [text for text in caplog.messages if "foreign" in text and "does not get the server's CA" in text]
     assert len(told) == 1
 
 
