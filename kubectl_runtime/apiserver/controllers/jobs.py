@@ -294,7 +294,7 @@ def _make(cluster: Cluster, version: Version, job: Object, index: int | None) ->
 
 
 def _delete(cluster: Cluster, version: Version, pods: Iterable[Object]) -> list[Object]:
-    """Delete these Pods. Returns an empty list, the Pods that remain active."""
+    """Delete these Pods. Always returns an empty list, because none of them remains active."""
     for pod in pods:
         found = cluster.storage.get(PODS, version.namespace, pod["metadata"]["name"])
         if found is not None:

@@ -63,7 +63,8 @@ def owned(cluster: Cluster, owner: Version) -> list[Revision]:
 def newest(cluster: Cluster, owner: Version, kind: str, obj: Object, *, label: str) -> list[Revision]:
     """A set's revisions. The last one is the revision of the current template, and is created if missing.
 
-    `label` is the template hash's label key. The result is empty if the server refused to store the revision.
+    `label` is the key of the label that holds the template hash. The result is empty if the server refused to store the
+    revision.
     """
     template = obj["spec"]["template"]
     known = owned(cluster, owner)

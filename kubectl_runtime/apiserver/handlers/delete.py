@@ -262,7 +262,7 @@ def _tell(ctx: RequestContext, current: Version, pod: Object) -> Version:
 
 
 def _ask_budgets(ctx: RequestContext, current: Version, pod: Object, *, dry_run: bool) -> None:
-    """Raise the refusal if a budget does not allow the eviction; otherwise count the eviction in the budget."""
+    """Raise a StatusError if a budget does not allow the eviction; otherwise count the eviction in the budget."""
     budgets = [budget for budget in ctx.objects(*BUDGETS, ctx.namespace)
                if (selector := label_selector(budget["spec"].get("selector"))) is not None
                and selector.matches(current.labels)]

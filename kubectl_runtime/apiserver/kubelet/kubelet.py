@@ -83,9 +83,9 @@ class Kubelet:
                     namespace: str = "*") -> None:
         """Let `handler` answer every connection to a Pod's port, or forward every connection to port `to` of 127.0.0.1.
 
-        `handler` gets a `ForwardedConnection` and is called in a thread of its own. When it returns, the connection
-        ends. If it raises, the exception is logged and sent to the client as the port's error. Raises ValueError unless
-        exactly one of `handler` and `to` is given, and for an invalid port number.
+        `handler` gets a `ForwardedConnection` and is called in a thread of its own. When the handler returns, the
+        connection ends. If it raises, the exception is logged and sent to the client as the port's error. Raises
+        ValueError unless exactly one of `handler` and `to` is given, and for an invalid port number.
         """
         if (handler is None) == (to is None):
             raise ValueError("portforward() needs either handler= or to= (the local port to forward to)")

@@ -59,7 +59,7 @@ def is_initialized(spec: Object, initial: Sequence[Object]) -> bool:
 
 
 def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *, ending: bool) -> str:
-    """The Pod's phase. With `ending`, containers are not started any more."""
+    """The Pod's phase. With `ending`, no more containers are started."""
     policy = "Never" if ending else spec.get("restartPolicy", "Always")
     if policy == "Never" and any(
             state_of(status) == "terminated" and not ended_well(status) and not is_sidecar(container)

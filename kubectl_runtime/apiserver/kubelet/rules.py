@@ -7,7 +7,7 @@
 Without rules each Pod gets a node, starts and becomes ready at once, and runs until it is deleted. The deletion takes
 the Pod's whole grace period. Only init containers and the Pods of Jobs end by themselves, successfully and at once.
 
-A `PodRule` consists of a selection of Pods and of actions: ``rules.on(…)`` selects, and each method called on the
+A `PodRule` selects Pods and holds actions for them. ``rules.on(…)`` selects the Pods, and each method called on the
 result adds an action. The rule applies from its first action until `remove()`. A later rule overrides an earlier one,
 action by action. `Behaviour` is the result for one container, `Plan` for all containers of a Pod. Times are seconds on
 the server's clock.

@@ -1,8 +1,8 @@
 """Exec, attach and port-forward over websockets, answered by a test's functions; container logs that a test writes.
 
-The messages of exec and attach are a kubelet's. A message's first byte is its channel: 0 stdin, 1 stdout, 2 stderr, 3
-the Status at the end, 4 the terminal's size. In protocol v5 a message on channel 255 names a channel that has ended.
-An exec or attach runs in the connection's thread: if the test's function does not read, the client has to wait.
+The messages of exec and attach have a kubelet's format. A message's first byte is its channel: 0 stdin, 1 stdout, 2
+stderr, 3 the Status at the end, 4 the terminal's size. In protocol v5 a message on channel 255 names a channel that has
+ended. An exec or attach runs in the connection's thread: if the test's function does not read, the client has to wait.
 
 A log is a list of pieces, each with its time. A piece contains a newline only at its end, and a line may consist of
 several pieces. With timestamps, the line's first piece gets the timestamp. `Selection` is the part that a client

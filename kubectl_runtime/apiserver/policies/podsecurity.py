@@ -51,7 +51,7 @@ def _is_version(text: str) -> bool:
 
 
 def violation(labels: Object, mode: str, spec: Object, meta: Object) -> str:
-    """Why a Pod violates the level that `labels` set for `mode`, as the text after ``violates``; "" if it is not."""
+    """Why a Pod violates the level that `labels` set for `mode`, as the text after ``violates``; else ""."""
     level = labels.get(f"{PREFIX}{mode}", "privileged")
     found = ", ".join(f"{reason} ({detail})" if detail else reason for reason, detail in problems(level, spec, meta))
     return f'PodSecurity "{level}:{labels.get(f"{PREFIX}{mode}-version", "latest")}": {found}' if found else ""

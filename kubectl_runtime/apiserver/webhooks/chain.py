@@ -82,7 +82,7 @@ def admit_unstored(ctx: RequestContext, obj: Object, operation: str = CREATE) ->
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Mark a refusal inside the block: a retry may succeed although nothing in the cluster changes."""
+    """Mark a StatusError as coming from a webhook: a retry may succeed although nothing in the cluster changes."""
     try:
         yield
     except StatusError as error:
