@@ -146,7 +146,7 @@ def test_a_run_that_somebody_else_cancels_ends_the_controller_with_the_reason(cl
     running = Controller(cluster.api(Parent), executor=pool).start(lambda obj, ctx: Action.await_change())
     cluster.put(Parent, "a")
     running.wait_until_ready(LIMIT)
-    while not running._assembly.runner._workers:
+    while not pool._work_queue.qsize():  # the run waits in the pool
         running.wait(0.01)
     pool.shutdown(wait=False, cancel_futures=True)
     assert running.wait(LIMIT)
