@@ -275,7 +275,7 @@ class WatchDriver:
         except BaseException as error:  # noqa: BLE001 - as above
             return self._broke(error)
         answer = self._give(VersionRead(meta.resource_version, known))
-        if isinstance(before, Watching) and isinstance(self.state, Listing):
+        if isinstance(before, Watching) and isinstance(self.state, Listing) and self.state.suspect:
             log.warning("%s: the server went back in time, from version %s to %s (was its database restored?); "
                         "listing everything again, and every object counts as changed", self._target, before.version,
                         meta.resource_version)
