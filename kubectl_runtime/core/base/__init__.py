@@ -1,1 +1,2 @@
-"""The basis of all other modules: clock, threads, errors, backoff, wire names, guarded calls, the observer."""
+"""The basis of all other modules: clock, threads, errors, backoff, wire names, guarded calls, the observer
+interface."""

@@ -1,9 +1,9 @@
-"""`Backoff`: whether and when to try again after the n-th consecutive failure. Keys, watches, calls, conflicts and
-Events use it.
+"""`Backoff`: whether and when to try again after the n-th consecutive failure. It paces the retries of reconciled keys,
+watches, client calls, update conflicts and Event writes.
 
     d = `initial` * `factor` ** (n - 1), at most `maximum`
     the delay is drawn from ((1 - `jitter`) d, (1 + `spread`) d]
-    n = `attempts`: no further attempt
+    no further attempt if n >= `attempts`
 
 A Backoff is a pure value: its user counts the failures, decides when to reset the count, and asks `next` for the delay.
 `KeyBackoff`, `WatchBackoff`, `RetryPolicy` and `ConflictBackoff` are the public names; each is a `Backoff` or makes one
@@ -31,9 +31,9 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that grow by a factor after each failure in a row, up to a maximum. Durations are seconds or `timedelta`;
-    `maximum` may be infinite, and `initial` 0 if `attempts` has a limit. Raises RequestError for a number that is out
-    of range."""
+    """Delays that grow by a factor with each consecutive failure, up to a maximum. Durations are seconds or
+    `timedelta`; `maximum` may be infinite. `initial` may be 0 only if `attempts` is finite. Raises RequestError for a
+    number that is out of range."""
 
     initial: Duration
     factor: float = 2.0

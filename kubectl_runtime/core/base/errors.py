@@ -3,11 +3,11 @@
     KubeError
       ConfigError           no usable cluster configuration; names the files that were tried
       RequestError          the call itself is wrong; nothing was sent (also a ValueError)
-        PartialObjectError  `replace` of an object that is only partly held
+        PartialObjectError  `replace` got an object that was read only in part
         WriteBackError      a changed view cannot be merged into the received object
       TransportError        no answer: could not connect, connection lost, time is up
         RequestTimeout      the call's deadline passed
-        OutcomeUnknownError a write was sent, and no whole answer says whether it was carried out
+        OutcomeUnknownError a write was sent, and no complete answer says whether the server executed it
           WriteTimeout      because the call's deadline passed (also a RequestTimeout)
       ApiError              the server answered with an error Status
       AuthError             credentials could not be obtained
@@ -15,8 +15,8 @@
       DiscoveryError        the server does not serve a kind
       MissingExtra          an extra of this library is not installed (also an ImportError)
 
-Messages name the verb, kind, namespace and name, and what to do; never the content of an object or a credential. Errors
-can be pickled and copied: class, text and attributes stay, traceback and cause do not.
+Messages name the verb, kind, namespace and name, and say what to do. They never contain an object's content or a
+credential. Errors can be pickled and copied: class, text and attributes stay, traceback and cause do not.
 
 `Status` is the API server's answer for an error (and for some deletes). `nearest` finds the name that was probably
 meant.
@@ -32,7 +32,7 @@ import msgspec
 
 
 class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
-    """One of several causes: which field, and why."""
+    """One cause of an error: the field at fault, and the reason."""
 
     reason: str | None = ""
     message: str | None = ""
@@ -51,7 +51,7 @@ class StatusDetails(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StatusMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """List metadata of a Status; in the answer to an expired `continue` token it has a new token."""
+    """List metadata of a Status. The answer to an expired `continue` token has a new token here."""
 
     resource_version: str | None = ""
     continue_token: str | None = msgspec.field(name="continue", default="")
@@ -156,7 +156,7 @@ class UnknownFieldError(RequestError, TypeError):
 
 
 class PartialObjectError(RequestError):
-    """This reader holds only a part of the object, so it cannot replace the whole object: use patch or apply.
+    """The object was read only in part, so it cannot replace the whole object: use patch or apply.
 
     >>> meta = Api.namespaced(client, ConfigMap, "default").with_metadata_only().get("settings")
     >>> Api.namespaced(client, ConfigMap, "default").replace(meta)
@@ -167,7 +167,7 @@ class PartialObjectError(RequestError):
 
 
 class WriteBackError(RequestError):
-    """A change to a view cannot be merged into the received object; `path` names the place.
+    """A change to a view cannot be merged into the received object; `path` is the JSON path of the change.
 
     >>> issubclass(WriteBackError, KubeError)
     True
@@ -204,13 +204,14 @@ class RequestTimeout(TransportError):
 
 
 class OutcomeUnknownError(TransportError):
-    """A write was sent and no whole answer came, so the server may or may not have done it: the connection was lost,
-    the deadline passed, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed out".
+    """A write was sent and no complete answer arrived, so the server may or may not have executed it: the connection
+    was lost, the deadline passed, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed
+    out".
 
-    The client does not retry such a write, since it might then happen twice: read the object before you write again. In
-    a controller do not catch it: the run is repeated with backoff, and reads the current state. `cause` is the error of
-    the last attempt, `operation` the request in words; `verb`, `kind`, `namespace` and `name` describe the request;
-    each is empty or None if the request has none.
+    The client does not retry such a write, since a retry might execute it twice: read the object before you write
+    again. A reconciler should not catch this error: the run is then repeated with backoff, and reads the current state.
+    `cause` is the error of the last attempt, and `operation` is the request in words. `verb`, `kind`, `namespace` and
+    `name` describe the request; an attribute that does not apply to the request is empty or None.
 
     >>> issubclass(OutcomeUnknownError, TransportError)
     True
@@ -236,8 +237,8 @@ class WriteTimeout(OutcomeUnknownError, RequestTimeout):
 
 
 class MissingExtra(KubeError, ImportError):
-    """A feature was used that needs an extra of this library; the text says how to install it, `extra` is its name. If
-    the extra's package is installed but cannot be imported, the text says why.
+    """A feature was used that needs an extra of this library; the error's text says how to install the extra, and
+    `extra` is its name. If the extra's package is installed but cannot be imported, the text says why.
 
     >>> issubclass(MissingExtra, KubeError)
     True
@@ -267,8 +268,8 @@ class ApiError(KubeError):
     """The server's answer is an error. `status` is its Status, `operation` the request (`get pods default/a`).
 
     The server's message may quote a whole object, so the error's text has at most about a kilobyte of the message. If
-    the message is cut, the text names the fields at fault; `status.message` is the whole message. `remedy`: advice, if
-    there is any.
+    the message is cut, the text names the fields at fault; `status.message` is the whole message. `remedy` is advice on
+    how to fix the cause, or empty.
 
     >>> try:
     ...     Api.namespaced(client, ConfigMap, "default").get("absent")
@@ -337,13 +338,13 @@ class ApiError(KubeError):
     @property
     def is_too_large_resource_version(self) -> bool:
         """Whether the resourceVersion is newer than this server's latest (after a restore, or on a lagging replica)."""
-        # Servers before 1.19 and aggregated servers say it only in the message; client-go looks for the same text.
+        # Servers before 1.19 and aggregated servers report this only in the message; client-go looks for the same text.
         told = [self.status.message, *(cause.message for cause in self.status.causes)]
         return any(cause.reason == "ResourceVersionTooLarge" for cause in self.status.causes) or any(
             _TOO_LARGE in (text or "") for text in told)
 
     def _is(self, reason: str, code: int) -> bool:
-        """Compare the Status's reason, or the code if there is no reason or Kubernetes does not define it."""
+        """Compare the Status's reason; compare the code if the reason is absent or not defined by Kubernetes."""
         if self.reason in _KNOWN_REASONS:
             return self.reason == reason
         return self.code == code
@@ -355,13 +356,14 @@ def error_behind(error: BaseException | None) -> BaseException | None:
 
 
 def text_of(error: BaseException) -> str:
-    """The text of an exception in one line: the system's message of an OSError, or its text, or its class."""
+    """An exception in one line: the system's message for an OSError; otherwise the exception's text, or its class if it
+    has no text."""
     said = error.strerror if isinstance(error, OSError) else None
     return said or " ".join(str(error).split()) or type(error).__name__
 
 
 def class_named(given: object) -> str:
-    """What a message calls a wrong value: "the class Pod" for a class, "None", or the name of the value's class."""
+    """A wrong argument's short name in messages: "the class Pod" for a class, "None", or the name of a value's class."""
     return f"the class {given.__name__}" if isinstance(given, type) else \
         "None" if given is None else type(given).__name__
 
@@ -371,12 +373,12 @@ _ROOT = Path(__file__).parents[3]
 
 
 def _requirement(root: Path) -> str:
-    """The argument for pip install: the path of the clone that the package is in, or its name."""
+    """The argument for `pip install`: the path of the clone that contains the package, or the package's name."""
     return str(root) if (root / "setup.cfg").is_file() and (root / "pyproject.toml").is_file() else "kubectl_runtime"
 
 
 def message_of(status: Status) -> str:
-    """The server's message; a long message is cut, and the fields of its causes are added."""
+    """The server's message. A long message is cut, and the fields named by the Status's causes are appended."""
     text = status.message or status.reason or f"HTTP {status.code}"
     if len(text) <= LONGEST_TEXT:
         return text
@@ -387,10 +389,11 @@ def message_of(status: Status) -> str:
 
 
 LONGEST_TEXT = 1024
-"""The maximum length of a server's message in an error. A 422 of an update may quote both versions of the object."""
+"""The maximum length of a server's message in an error. A 422 response to an update may quote both versions of the
+object."""
 
 FIELD_CONFLICT = "FieldManagerConflict"
-"""The reason of a cause when an applied field has another manager: unlike after a stale write, no retry helps."""
+"""The cause's reason if another manager owns an applied field. Unlike after a stale write, a retry does not help."""
 
 
 def is_lost_race(error: BaseException) -> bool:

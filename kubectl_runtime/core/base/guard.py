@@ -2,7 +2,7 @@
 
 The library continues after any exception of user code, including SystemExit: a watch that ended because of one bad
 object or one bad callback would look healthy although it is dead. Only a KeyboardInterrupt in the main thread is raised
-to the caller. The text of an exception is user code too: `described` reads it, never `str`.
+to the caller. Making an exception's text runs user code too, so the library calls `described`, never `str`.
 
 - `guarded` is for rare calls and logs each exception with its traceback.
 - `Guard` is for frequent calls of one piece of code and avoids repeated log lines:
@@ -19,11 +19,11 @@ to the caller. The text of an exception is user code too: `described` reads it, 
 - `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, its line is lost, and the
   error goes to stderr, as in `logging`. The error does not reach the caller, which may be a watch, or a call whose
   write was carried out.
-- `Home.check` ends the child of a fork, if user code forked and then returned in the child.
+- `Home.check` ends a forked child process if user code forked and then returned in the child.
 - `check_api`, `check_callback` and others refuse arguments that would only fail later, in a thread, again and again.
 - `mapping`, `part_of`, `condition_of` and others read an object's plain form without trust: a part that is absent, null
   or of another type counts as empty.
-- `closing_source`: each stage of a stream closes its source when it ends, in the thread that iterates.
+- `closing_source` closes the source of a stream's stage when that stage ends, in the iterating thread.
 """
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ Line: TypeAlias = Callable[[], None]
 
 
 def printable(text: str, keep: str = "") -> str:
-    """`text` with unsafe characters escaped as in Python: control characters, line breaks of all kinds, and marks that
-    change the direction of writing. A terminal or a line reader would interpret them. Characters in `keep` stay."""
+    """`text` with unsafe characters escaped as in a Python literal: control characters, line breaks of all kinds, and
+    marks that change the direction of writing. A terminal or a line reader would interpret these characters. Characters
+    in `keep` are not escaped."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else
@@ -101,8 +102,8 @@ class HousekeepingLogger(GuardedLogger):
 
 @contextlib.contextmanager
 def written_by(write: Callable[[Line], None] | None) -> Iterator[None]:
-    """In this block the log lines of this thread go to `write` instead of the log's handlers, which may block. If
-    `write` is None, they go to the handlers as usual."""
+    """In this block, pass this thread's log lines to `write` instead of the log's handlers, which may block. If `write`
+    is None, the handlers receive the lines as usual."""
     before, _scribe.write = _scribe.write, write
     try:
         yield
@@ -137,7 +138,7 @@ Given: TypeAlias = str | Callable[..., str]
 """The subject of a call: text such as `Apply of pod a`, or a function that makes the text from the arguments."""
 
 WITHIN = 60.0
-"""Seconds; see the module."""
+"""Seconds; see the table in the module docstring."""
 
 MOST_PLACES = 20
 """The maximum number of places that are counted separately; all further places are counted together."""
@@ -155,7 +156,7 @@ class Guard:
     __slots__ = ("_clock", "_last", "_lock", "_logger", "_places", "_since", "count", "name")
 
     def __init__(self, name: str, logger: GuardedLogger = log, clock: Clock = SYSTEM_CLOCK) -> None:
-        """`name`: the name of the code in the log, ending with a comma if the sentence needs one."""
+        """`name` is the code's name in log lines, ending with a comma if the sentence of the log line needs one."""
         self.name = name
         self._logger = logger
         self._clock = clock
@@ -167,8 +168,8 @@ class Guard:
         self._since = self._last = 0.0
 
     def call(self, default: T, given: Given, function: Callable[..., T], *args: Any) -> T:
-        """`function(*args)`, or `default` when it raises. `given`, or `given(*args)`, describes the call in the log;
-        empty for no description."""
+        """Call `function(*args)`; return its result, or `default` if it raises. `given`, or the text that
+        `given(*args)` returns, describes the call in the log; empty for no description."""
         try:
             result = function(*args)
         except BaseException as error:  # noqa: BLE001 - the caller must go on after any exception
@@ -179,7 +180,7 @@ class Guard:
         return result
 
     def failed(self, error: BaseException, given: Given = "", *args: Any) -> None:
-        """Log that the code raised `error`. For code that does not use `call`. Raises what `pass_interrupt` raises."""
+        """Log that the code raised `error`. For callers that do not use `call`. Raises what `pass_interrupt` raises."""
         pass_interrupt(error)
         now = self._clock.monotonic()
         place = _place(error)
@@ -206,7 +207,7 @@ class Guard:
                                now - since)
 
     def succeeded(self) -> None:
-        """Note that the code succeeded. For code that does not use `call`."""
+        """Record that the code succeeded. For callers that do not use `call`."""
         if not self.count:
             return
         now = self._clock.monotonic()
@@ -240,15 +241,17 @@ def _place(error: BaseException) -> Place:
 
 
 MOST_TEXT = 2000
-"""The maximum length of an exception's text: some texts quote whole documents, and each failing key keeps one."""
+"""The maximum length of an exception's text. Some texts quote whole documents, and the library stores one text for each
+failing key."""
 
 Where: TypeAlias = str | Callable[..., str]
-"""Which code, and for which object: text, or a function that makes the text from the call's arguments."""
+"""Describes the code and the object that it handles: text, or a function that makes the text from the call's
+arguments."""
 
 
 def guarded(default: T, where: Where, function: Callable[..., T], *args: Any) -> T:
-    """`function(*args)`; `default`, and a log line, when it raises. `where`, or `where(*args)`, describes the call in
-    the log."""
+    """Call `function(*args)` and return its result; if it raises, log the exception and return `default`. `where`, or
+    the text that `where(*args)` returns, describes the call in the log."""
     try:
         return function(*args)
     except BaseException as error:  # noqa: BLE001 - see the module docstring
@@ -270,8 +273,8 @@ def described(error: BaseException) -> str:
 
 
 def as_exception(error: BaseException) -> Exception:
-    """`error` as an Exception that a call may raise: a client's layers, credentials and adapters are user code, and may
-    raise SystemExit. Raises what `pass_interrupt` raises."""
+    """`error` itself, or a RuntimeError in place of a BaseException such as SystemExit, which user code (a client's
+    layers, credentials and adapters) may raise. Raises what `pass_interrupt` raises."""
     pass_interrupt(error)
     if isinstance(error, Exception):
         return error
@@ -293,7 +296,7 @@ def is_async(function: Any) -> bool:
 
 
 def is_generator(function: Any) -> bool:
-    """Whether a call only makes a generator, and runs nothing. `function` is as for `is_async`."""
+    """Whether a call only creates a generator and runs none of the function's code. `function` is as for `is_async`."""
     return any(inspect.isgeneratorfunction(one) for one in _called(function))
 
 
@@ -302,9 +305,9 @@ def _called(function: Any) -> tuple[Any, ...]:
 
 
 def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
-    """`value`, which a user's function returned. Raises TypeError for a value that would have to be awaited, or
-    iterated unless `may_yield`. For a lambda or a decorated function only a call shows the kind of its result. In a
-    boolean context such a value would count as true."""
+    """Return `value`, the result of a user's function. Raises TypeError for an awaitable, and for a generator unless
+    `may_yield`: in a boolean context both would count as true. The result is checked because the signature of a lambda
+    or a decorated function does not say what it returns."""
     kind = type(value)
     if kind is GeneratorType and not may_yield:
         raise TypeError(f"{name_of(function)} returned a generator, and nothing in it has run: return the value")
@@ -317,21 +320,21 @@ def not_awaitable(value: T, function: Any, *, may_yield: bool = False) -> T:
 
 
 class Home:
-    """The process in which some work began. A child of a fork must not continue the work. For code that calls user
-    code.
-    """
+    """The process in which some work began; a forked child must not continue the work. For library code that calls user
+    code."""
 
     def __init__(self) -> None:
         self._left = False
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Note that this is another process. Only for the child of a fork."""
+        """Record that this is a forked child process. Called only in the child."""
         self._left = True
 
     def check(self, what: Any, error: BaseException | None = None) -> None:
-        """End this process, as Python ends a program, if the user code `what` (a function, or text) forked and then
-        returned (or raised `error`) in the child: the work that follows belongs to the parent."""
+        """End this process if it is a child that the user code `what` (a function, or text) forked, and in which that
+        code returned or raised `error`. The work that follows belongs to the parent. The exit status is the one that
+        Python would set."""
         if not self._left:
             return
         status = 0 if error is None else 1
@@ -353,7 +356,7 @@ class Home:
 
 def misfit(function: Any, arguments: tuple[str, ...], *, may_yield: bool = False) -> str | None:
     """Why a user's function cannot be called with these arguments; None when it can, or when its signature is unknown
-    (some built-in functions). `may_yield`: the function's result is iterated."""
+    (some built-in functions). `may_yield` allows generators, because the caller iterates over the result."""
     if is_async(function):
         return "is async, and nothing awaits it: it is called in a thread; write a plain function"
     if not may_yield and is_generator(function):
@@ -403,18 +406,18 @@ def check_callback(what: str, callback: Any, *arguments: str, may_yield: bool = 
 
 
 def check_type(what: str, value: Any, kind: type, example: str) -> None:
-    """Raise RequestError, with an example of a right value, for a value that is not of this type."""
+    """Raise RequestError, with an example of a correct value, for a value that is not of this type."""
     if not isinstance(value, kind):
         raise RequestError(f"{what} must be a {kind.__name__}, such as {example}, not {value!r}")
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """`value` if it is a map, else an empty one."""
+    """`value` if it is a map, otherwise an empty map."""
     return value if isinstance(value, Mapping) else {}
 
 
 def part_of(obj: Any, key: str) -> Mapping[str, Any]:
-    """The map under a top-level key of an object; empty for None. Raises DecodeError."""
+    """The map under a top-level key of an object; empty if `obj` is None. Raises DecodeError."""
     return {} if obj is None else mapping(obj.get(key))
 
 
@@ -424,8 +427,8 @@ def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
 
 
 def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
-    """The generation that a condition of the object is about, as kubectl finds it: the condition's observedGeneration,
-    or else the status's; None if neither is there. Raises DecodeError."""
+    """The generation that a condition describes, by kubectl's rule: the condition's observedGeneration, otherwise the
+    one in the object's status; None if neither is set. Raises DecodeError."""
     for part in (entry, part_of(obj, "status")):
         observed = part.get("observedGeneration")
         if isinstance(observed, int) and not isinstance(observed, bool):
@@ -434,14 +437,15 @@ def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
 
 
 def is_current(obj: Any, entry: Mapping[str, Any]) -> bool:
-    """Whether a condition of the object is about its current spec, by its observedGeneration if it has one. Raises
-    DecodeError."""
+    """Whether a condition describes the object's current spec, judged by `generation_of`; True if that generation is
+    unknown. Raises DecodeError."""
     observed = generation_of(obj, entry)
     return observed is None or observed >= (obj.generation or 0)
 
 
 def holds(obj: Any, kind: str, status: str = "True") -> bool:
-    """Whether the object's condition of this type has this status, for its current spec. Raises DecodeError."""
+    """Whether the object's condition of this type has this status and describes the current spec. Raises
+    DecodeError."""
     entry = condition_of(obj, kind)
     return entry.get("status") == status and is_current(obj, entry)
 
@@ -466,10 +470,11 @@ class Trouble:
 
 
 class TellingStream(Generator[T]):
-    """A generator whose `trouble` shows any thread the failure that stops the generator from making progress.
+    """A generator with a property `trouble`, readable from any thread: the failure that stops the generator's progress.
 
-    The stages inside write a `Trouble` and hold no reference to this object. In a reference cycle, a stream that its
-    loop has left would keep its connection until the garbage collector runs.
+    The stages of the stream write a `Trouble` and hold no reference to this object. Such a reference would form a
+    cycle, and after a `break` in the loop over the stream its connection would stay open until the garbage collector
+    runs.
     """
 
     def __init__(self, stream: Generator[T], trouble: Trouble) -> None:
@@ -491,7 +496,7 @@ class TellingStream(Generator[T]):
         return self._stream.throw(*error)
 
     def close(self) -> None:
-        """Close the generator; only for the iterating thread."""
+        """Close the generator. Only the iterating thread may call this."""
         self._stream.close()
 
 

@@ -17,16 +17,16 @@
     webhooks   webhooks_served, webhook_began, webhook_answered, webhooks_ended
 
 Arguments are values that the caller has anyway, so without an observer a notification costs one call of an empty method
-per batch, run or request. Times are seconds; `now` is on the caller's monotonic clock. Names of objects are for traces
-and logs: as labels of metrics they would make one series each.
+per batch, run or request. Times are seconds; `now` is on the caller's monotonic clock. Object names are for traces and
+logs: as metric labels they would create one series per object.
 
 A method is called in the thread that does the work, with no lock held, and from many threads at once, so two calls
-about one subject may arrive out of order. A `depth` comes with its `now`: keep the `depth` with the latest `now`. To
-count runs in progress, add one at `run_started` and subtract one at `run_ended`: the two come in pairs, as do
-`webhook_began` and `webhook_answered`.
+about one subject may arrive out of order. A `depth` is passed together with the time `now` at which it was measured:
+keep the `depth` with the latest `now`. To count runs in progress, add one at `run_started` and subtract one at
+`run_ended`: the two come in pairs, as do `webhook_began` and `webhook_answered`.
 
-A method must be short and must not block. Its exceptions are only logged: code that gets an observer from a program
-calls the observer through `together`. Code that notifies for each run fetches the `callbacks` once, so that each
+A method must be short and must not block. Its exceptions are only logged, because library code wraps each user's
+observer with `together`. Code that notifies on every run calls `callbacks` once and stores the result, so that each
 notification is a plain function call, without a look-up by name or packed arguments.
 """
 from __future__ import annotations
@@ -56,8 +56,8 @@ class RunResult(StrEnum):
     GONE = "gone"
     """The object no longer existed; the reconciler was not called."""
     SKIPPED = "skipped"
-    """The object still has the version that had a terminal error, or now belongs to another replica; the reconciler was
-    not called."""
+    """The object has not changed since its terminal error, or now belongs to another replica; the reconciler was not
+    called."""
 
 
 class Observer:
@@ -83,60 +83,63 @@ class Observer:
         """A watch entered a phase: `listing`, `watching`, `waiting` (after a failure) or `stopped` (for good)."""
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
-        """An attempt of a watch failed. While the server cannot be reached, one watch tries on behalf of all watches of
-        the client, and only its failures are reported. `failures` counts consecutive failures; the next attempt is
-        after `delay` seconds."""
+        """An attempt of a watch failed. While the server cannot be reached, one watch retries on behalf of all the
+        client's watches, and only the failures of this one are reported. `failures` counts consecutive failures; the
+        next attempt follows after `delay` seconds."""
 
     def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
-        """A list is complete and stored. It took `seconds`; `relists` lists of this watch were completed before."""
+        """A list is complete and stored. Listing took `seconds`; this watch has completed `relists` earlier lists."""
 
     def frame_arrived(self, watch: str, events: int, now: float) -> None:
-        """An open watch received `events`, bookmarks included. A watch that is silent for a long time is broken."""
+        """An open watch received `events` events, bookmarks included. A watch that receives none for a long time is
+        broken."""
 
     # Stores
 
     def store_changed(self, watch: str, objects: int) -> None:
-        """Changes were written to the store of this watch. It now holds `objects` objects."""
+        """Changes were written to the store of this watch. The store now holds `objects` objects."""
 
     def store_sized(self, watch: str, size: int) -> None:
-        """Changes were written to the store of this watch. It now holds `size` bytes of JSON."""
+        """Changes were written to the store of this watch. The store now holds `size` bytes of JSON."""
 
     # Queues
 
     def keys_triggered(self, controller: str, requests: int, depth: int, now: float) -> None:
-        """A batch of requests came to the queue. `depth` keys are due now and wait for a worker. Keys do not count
-        while they wait for a time (backoff, requeue, debounce), for the rate limit of retries, or for their own run to
-        end."""
+        """A batch of keys was added to the queue. `depth` keys are due now and wait for a worker. Keys that wait for a
+        delay to pass (backoff, requeue, debounce), for the rate limit of retries, or for their own current run are not
+        counted."""
 
     def keys_dropped(self, controller: str, keys: int) -> None:
-        """The shutdown began. `keys` due keys will not run. Keys that wait for a time do not count."""
+        """The shutdown began. `keys` keys that were due will not run. Keys that wait for a delay to pass are not
+        counted."""
 
     def retry_scheduled(self, controller: str, key: Key, failures: int, delay: float) -> None:
-        """A run failed. The next run of its key follows after `delay` seconds, or earlier when something changes.
+        """A run failed. The next run of its key follows after `delay` seconds, or earlier if a change triggers it.
 
-        `failures` counts consecutive failures. A conflict that is retried quietly does not count, and neither does a
-        run that a change started during the backoff. Called after `run_ended`."""
+        `failures` counts consecutive failures. Conflicts whose retry is logged only at DEBUG, and runs that a change
+        started during the backoff, are not counted. Called after `run_ended`."""
 
     # Reads
 
     def read_changed(self, controller: str, resource: str, key: Key, what: str, readers: int) -> None:
-        """An object that runs have read with `ctx.read` or `ctx.read_all` changed: `key` of a resource such as
-        `secrets`. `what` is `changed`, `appeared` or `went` (the object was deleted, or left a selection). The change
-        triggers runs of `readers` objects."""
+        """An object that runs have read with `ctx.read` or `ctx.read_all` changed. `resource` (such as `secrets`) and
+        `key` identify the object. `what` is `changed`, `appeared` or `went` (the object was deleted, or no longer
+        matches the selection). The change triggers runs of `readers` objects."""
 
     # Runs
 
     def controller_started(self, controller: str, concurrency: int) -> None:
-        """A controller started. At most `concurrency` runs happen at once, and none before its stores are synced."""
+        """A controller started. At most `concurrency` runs happen at once, and none starts before the controller's
+        stores are synced."""
 
     def run_started(self, controller: str, key: Key, reason: str, waited: float, depth: int, now: float) -> None:
-        """A run begins in this thread. At `now` its key left the queue, `waited` seconds after it became due. `depth`
-        keys remain there (as in `keys_triggered`)."""
+        """A run begins in this thread. At `now` its key left the queue, `waited` seconds after the key became due.
+        `depth` keys are still due in the queue (counted as in `keys_triggered`)."""
 
     def run_ended(self, controller: str, key: Key, result: RunResult, seconds: float,
                   error: BaseException | None) -> None:
-        """The run of this thread ended. It took `seconds`. `error` is the exception of the reconciler, or the problem
-        of the object."""
+        """The run of this thread ended after `seconds`. `error` is what the reconciler raised, or why the object could
+        not be decoded."""
 
     def controller_stopped(self, controller: str, stuck: int) -> None:
         """A controller has ended. `stuck` runs did not end within the grace period."""
@@ -144,22 +147,24 @@ class Observer:
     # Clients
 
     def request_attempted(self, host: str, method: str, verb: str, resource: str, code: int, seconds: float) -> None:
-        """One attempt of a request ended. `code` is the HTTP status, or 0 (no answer). A stream counts when it opens.
+        """One attempt of a request ended. `code` is the HTTP status, or 0 if there was no answer. A stream is reported
+        when it opens.
 
-        `verb` is the Kubernetes verb (`list`). `resource` is for example `deployments.apps`, and empty without a kind.
+        `verb` is the Kubernetes verb (`list`). `resource` is for example `deployments.apps`; empty if the request is
+        not about a kind.
         """
 
     def request_retried(self, host: str, verb: str, resource: str, code: int, attempt: int, delay: float) -> None:
-        """Attempt number `attempt` of a call failed and is retried after `delay` seconds. `code` is the HTTP status, 0
-        without an answer."""
+        """Attempt number `attempt` of a call failed and is retried after `delay` seconds. `code` is the HTTP status, or
+        0 if there was no answer."""
 
     def object_written(self, resource: str, key: Key, verb: str, resource_version: str) -> None:
         """The server answered a write. Called in the thread that wrote, so a run's writes come between its start and
-        its end. Dry runs are not reported. The version is empty when the answer was not an object."""
+        its end. Dry runs are not reported. `resource_version` is empty if the answer contained no object."""
 
     def credentials_refreshed(self, host: str, seconds: float, error: BaseException | None) -> None:
-        """A call had to get new credentials from a plugin, a provider or a file. It took `seconds`. `error` says why it
-        got none. The credentials themselves are not passed."""
+        """A call had to get new credentials from a plugin, a provider or a file. This took `seconds`. If it failed,
+        `error` is the reason. The credentials themselves are not passed."""
 
     # Elections
 
@@ -175,7 +180,7 @@ class Observer:
         """A webhook server started with these webhooks, named by their paths: `/quota/validate`."""
 
     def webhook_began(self, webhook: str) -> None:
-        """A request to this webhook is being answered, in this thread."""
+        """This thread begins to answer a request to this webhook."""
 
     def webhook_answered(self, webhook: str, code: int, seconds: float) -> None:
         """The request of this thread was answered with HTTP status `code`, after `seconds`. A denial has status 200."""
@@ -184,8 +189,8 @@ class Observer:
         """A webhook server with these webhooks has stopped."""
 
     def _bound(self, method: str, subject: str) -> Callback:
-        """`method` bound to this controller or watch: it takes the arguments after the name. For the library's own
-        observers that keep data per subject and would otherwise look the data up in each call."""
+        """`method` bound to the controller or watch `subject`: the result takes the arguments after that name. The
+        library's own observers override this where they store data per subject, to save the look-up in each call."""
         return partial(getattr(self, method), subject)
 
 
@@ -254,7 +259,7 @@ def observe_too(observer: Observer, more: Observer) -> None:
 
 
 def is_observed(observer: Observer) -> bool:
-    """Whether `observer` is a real observer, not only `NO_OBSERVER`."""
+    """Whether `observer` passes notifications to any observer other than `NO_OBSERVER`."""
     return bool(observer.observers) if isinstance(observer, Together) else observer is not NO_OBSERVER
 
 
@@ -264,7 +269,8 @@ def parts_of(observer: Observer) -> tuple[Observer, ...]:
 
 
 def callbacks(observer: Observer, method: str, subject: str) -> Callbacks:
-    """`method` of each part of `observer` that overrides it, bound to this controller or watch; may be empty."""
+    """The method `method` of each observer in `observer` that overrides it, bound to the controller or watch `subject`.
+    Empty if no observer overrides the method."""
     return tuple(_guarded(part._bound(method, subject), getattr(part, method))
                  for part in parts_of(observer) if _listens(part, method))
 

@@ -1,5 +1,5 @@
-"""Converts values of Python classes to plain JSON values under the wire's keys; `Key`, the identity of an object in its
-kind.
+"""Converts values of Python classes to plain JSON values under their wire keys. Defines `Key`, an object's identity in
+its kind.
 
 Every field is included, except those that are None or unset, so that two views of one object can be compared. A field
 without a default must be present when the value is read again, so it is written as null when it is None.
@@ -8,7 +8,7 @@ Values that would arrive at the server in another form are refused: bytes for a 
 and the infinities (null in JSON, which deletes in a merge patch), times without a time zone, and, without a declared
 type, bytes and spans of time.
 
-A `Key` is the namespace and name of an object. Stores and queues use it, since tuples hash far faster than refs. In a
+A `Key` is the namespace and name of an object. Stores and queues use keys, since tuples hash far faster than refs. In a
 key, None means no namespace. On the wire a namespace may be absent or empty: `namespace_or_none` and `key_of` make
 comparable keys from values on the wire or from users.
 """
@@ -54,19 +54,20 @@ class Omit(StrEnum):
 
     NOTHING = "nothing"
     DECLARED = "declared"
-    """Leaves out what a Struct class with `omit_defaults` leaves out. This is right only for new objects."""
+    """Leaves out the fields that msgspec leaves out for a Struct class with `omit_defaults`. This is correct only for
+    new objects."""
     DEFAULTS = "defaults"
-    """Leaves out all fields that equal their class's default, at every depth; keys that identify a list's items
-    stay."""
+    """Leaves out all fields that equal their class's default, at every depth; keys that identify a list's items are
+    kept."""
 
 
 def to_plain(value: Any, hint: Any = Any, *, omit: Omit = Omit.NOTHING, path: str = "$",
              only: Only = None) -> Any:
-    """`value` as plain JSON values. Unset fields are left out, and fields with a default that are None; entries of
+    """`value` as plain JSON values. Unset fields, and fields that have a default and are None, are left out; entries of
     dicts are kept.
 
-    `hint` is the declared type, hashable; `only` selects parts of the value. Raises RequestError, with the value's
-    place below `path`, for values that JSON cannot carry.
+    `hint` is the declared type, which must be hashable; `only` selects parts of the value. Raises RequestError for
+    values that JSON cannot carry; the message names the wrong part by its path, which starts with `path`.
     """
     try:
         return _to_plain(value, declared_type(hint), _LAYOUTS[omit], path, only)
@@ -80,7 +81,7 @@ of each item, to which the keys that identify the item are added; None for the w
 
 
 _Place: TypeAlias = "str | tuple[_Place, str | int]"
-"""The place of a value: a path, or a place and the key or index below it. Its text is made only for messages."""
+"""The place of a value: a path, or a place and the key or index below it. A place becomes text only in messages."""
 
 
 def _told(place: _Place) -> str:
@@ -166,10 +167,11 @@ def finite(number: float, place: _Place) -> float:
 
 
 def _leaf(value: Any, declared: DeclaredType, place: _Place) -> Any:
-    """Enums, times, bytes and other types that msgspec knows; subclasses of text and numbers as their base type."""
+    """Convert enums, times, bytes and other types that msgspec knows. Subclasses of text and numbers become their base
+    type."""
     if isinstance(value, float):
         return finite(float(value), place)
-    if isinstance(value, Enum):  # msgspec would send whatever the member's value is, also what JSON cannot carry
+    if isinstance(value, Enum):  # msgspec would send any member's value, even one that JSON cannot carry
         return to_plain(value.value, path=_told(place))
     if declared.hint is Any:
         check_undeclared(value, _told(place))
@@ -256,7 +258,8 @@ _LAYOUTS = {omit: _Layouts(omit) for omit in Omit}
 
 
 def without_defaults(plain: Any, hint: Any) -> Any:
-    """The plain form of a value of type `hint` without its classes' defaults, as `Omit.DECLARED` would have made it."""
+    """`plain`, a value of type `hint` in plain form, without the fields that `to_plain` with `Omit.DECLARED` leaves
+    out."""
     if isinstance(plain, list):
         item = declared_type(hashable(hint)).items.hint
         return plain if item is Any else [without_defaults(entry, item) for entry in plain]

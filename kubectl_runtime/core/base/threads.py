@@ -7,7 +7,8 @@
   context.)
 - A fork copies every lock in its current state, but no thread except the forking one. A lock held by another thread
   would therefore stay held in the child forever. A `ForkSafeLock` is free in the child. The state that the lock guards
-  must be usable while half changed, because the child may find it in this state. No process can fork within `unforked`.
+  must be usable while half changed, because the child may find it in this state. A fork by another thread waits until
+  an `unforked` block ends.
 """
 from __future__ import annotations
 
@@ -76,23 +77,24 @@ class Clock(Protocol):
 
     def boottime(self) -> float:
         """Seconds like `monotonic`, but including the time for which the machine was suspended, on systems that count
-        it. Its origin is a different one: compare it only with other values of `boottime`."""
+        it. Compare the value only with other values of `boottime`: its zero differs from that of `monotonic`."""
 
     def now(self) -> datetime:
-        """The date and time, aware, in UTC."""
+        """The current time as an aware datetime in UTC."""
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         """Wait on `condition`, which the caller holds, until it is notified or `timeout` seconds have passed.
 
-        Returns False after a timeout, like `threading.Condition.wait`. It may also wake spuriously: check in a loop.
+        Returns False after a timeout, like `threading.Condition.wait`. The wait may also end spuriously: check in a
+        loop.
         """
 
 
 class SystemClock:
     """Real time: `time.monotonic`, the system's date, and real waiting.
 
-    `boottime` is Linux's CLOCK_BOOTTIME, and macOS's CLOCK_MONOTONIC, which counts sleep there (Python's own monotonic
-    clock does not). Windows' monotonic clock counts suspensions already; other systems do not report them.
+    `boottime` reads CLOCK_BOOTTIME on Linux. On macOS it reads CLOCK_MONOTONIC, which counts sleep there (Python's own
+    monotonic clock does not). Windows' monotonic clock counts suspensions already; other systems do not report them.
     """
 
     monotonic = staticmethod(time.monotonic)  # without a Python frame, as it is read several times for each event
@@ -102,7 +104,7 @@ class SystemClock:
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     def now(self) -> datetime:
-        """The system's date and time, aware, in UTC."""
+        """The system's time as an aware datetime in UTC."""
         return datetime.now(UTC)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
@@ -136,8 +138,8 @@ class ForkSafeLock:
         renewed_in_children(self)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; returns whether it was taken. If `blocking`, it waits until the lock is free, for `timeout`
-        seconds at most (-1: no limit; at most `threading.TIMEOUT_MAX`)."""
+        """Take the lock and return True, or return False if it is held. If `blocking`, first wait until the lock is
+        free, for `timeout` seconds at most (-1: no limit; the largest value is `threading.TIMEOUT_MAX`)."""
         return self._lock.acquire(blocking, timeout)
 
     def release(self) -> None:
@@ -160,7 +162,7 @@ class Renewed(Protocol):
     """Holds a lock, and replaces it when `renew` is called."""
 
     def renew(self) -> None:
-        """Take a new lock, whichever thread holds the old one."""
+        """Replace the lock with a new, free lock, whichever thread holds the old one."""
 
 
 _held: weakref.WeakSet[Renewed] = weakref.WeakSet()
@@ -187,10 +189,11 @@ _gated: list[bool] = []
 
 @contextmanager
 def unforked() -> Iterator[None]:
-    """Run the block in one thread at a time; forks of other threads wait until the block ends.
+    """Run the block in one thread at a time; a fork by another thread waits until the block ends.
 
-    It is for imports: if a process forks in the middle of an import, the child finds the module's lock held by a thread
-    that does not exist in the child, and waits forever. The block must be short and must not wait for anything.
+    This context manager is for imports: if a process forks in the middle of an import, the child finds the module's
+    lock held by a thread that does not exist in the child, and waits forever. The block must be short and must not wait
+    for anything.
     """
     if not _gated:
         _gated.append(True)

@@ -2,18 +2,19 @@
 
 - Attributes are snake_case, keys are camelCase (`ready_replicas` is `readyReplicas`). A `msgspec.Struct` that renames
   fields itself (`rename="camel"`, `field(name="podIP")`) is used as it is, and decodes fastest; in a dataclass
-  `field(metadata={"name": "podIP"})` names one key. `with_field_names` translates the keys of plain values for classes
-  that msgspec would not rename; `core.base.plain` does the other direction.
+  `field(metadata={"name": "podIP"})` sets the key of one field. `with_field_names` translates the keys of plain values
+  for classes that msgspec would not rename; `core.base.plain` converts in the other direction.
 - A `TextValue` is text in JSON and a richer type in Python: a quantity, a duration in Go's notation. Such a class can
   be the type of a field in any view: the text is parsed when the view is decoded (bad text is a DecodeError with its
   path), and `str()` of the value is sent.
-- Types reach msgspec only through four functions: `decoder_of` and `converter_of`, at the top of a module or kept by an
-  object, and `decoded` and `converted` for rare uses, which cache one decoder or converter per type. All of them build
-  in one thread at a time. The reason: msgspec (0.20 to 0.22) stores its findings about a Struct on the class while it
-  still evaluates annotations, and the evaluation may import a module and so let other threads run. A second thread that
-  makes a decoder of the same class finds it half done, and the process crashes. Workers that read the `spec` of a kind
-  for the first time do exactly this. Annotations are user code that runs under this lock, so the lock is reentrant, and
-  no thread waits for it longer than `LONGEST`.
+- Types are passed to msgspec only through four functions. `decoder_of` and `converter_of` are called at the top of a
+  module, or by an object that stores the result. `decoded` and `converted` are for rare uses; they cache one decoder or
+  converter per type. Only one thread at a time builds decoders and converters. The reason: msgspec (0.20 to 0.22)
+  stores its findings about a Struct on the class while it still evaluates annotations, and the evaluation may import a
+  module and so let other threads run. A second thread that makes a decoder of the same class finds these data
+  incomplete, and the process crashes. Workers that read the `spec` of a kind for the first time do exactly this.
+  Annotations are user code that runs under this lock, so the lock is reentrant, and no thread waits for it longer than
+  `LONGEST`.
 - `DeclaredType` holds the properties that a declared type implies for the plain form of a value, computed once per
   type.
 """
@@ -75,7 +76,8 @@ class MapKeys:
 
 
 class NumberAsText:
-    """Marks a text that the API also accepts as a number: a quantity, such as a CPU limit of `1`. It becomes text."""
+    """Marks a text field for which the API also accepts a number: a quantity, such as a CPU limit of `1`. A number is
+    converted to text."""
 
     __slots__ = ()
 
@@ -94,7 +96,8 @@ class AlwaysSent:
 
 _Value = TypeVar("_Value")
 Sent: TypeAlias = Annotated[_Value, AlwaysSent()]
-"""`lun: Sent[int] = 0`: the default is 0, and a new object always has the field. An apply leaves out every default."""
+"""`lun: Sent[int] = 0`: the default is 0, and a new object always has the field. An apply leaves out every field that
+equals its default."""
 
 
 def camel(name: str) -> str:
@@ -106,12 +109,12 @@ def camel(name: str) -> str:
 
 
 def annotations_of(cls: type) -> dict[str, Any]:
-    """Name -> annotation, of the class itself without its bases: a type, text, or a `ForwardRef`. A new dict.
+    """The annotations of the class itself, without its bases, as a new dict. Each is a type, text, or a `ForwardRef`.
 
-    It also works when a name in an annotation does not exist yet. Until Python 3.13 an annotation is a value, or text
-    under `from __future__ import annotations`. From 3.14 on it is evaluated on access, which raises NameError for a
-    name that comes later in the module or exists only for type checkers: here such an annotation becomes a
-    `ForwardRef`, which `typing.get_type_hints` resolves later.
+    A name in an annotation need not exist yet. Until Python 3.13 an annotation is a value, or text under `from
+    __future__ import annotations`. From 3.14 on annotations are evaluated on access, which raises NameError for a name
+    that comes later in the module or exists only for type checkers: here such an annotation becomes a `ForwardRef`,
+    which `typing.get_type_hints` resolves later.
     """
     return inspect.get_annotations(cls, **_FORMAT)
 
@@ -123,7 +126,8 @@ def signature_of(function: Any) -> inspect.Signature:
 
 
 def is_record_type(cls: Any) -> bool:
-    """Whether `cls` is a class with named fields: a Struct, a dataclass, an attrs class, or `Box[int]` of one."""
+    """Whether `cls` is a class with named fields: a Struct, a dataclass or an attrs class, possibly with type arguments
+    (`Box[int]`)."""
     if not isinstance(cls, type):
         cls = typing.get_origin(cls)
     return isinstance(cls, type) and not is_model(cls) and (
@@ -137,7 +141,7 @@ def is_model(cls: Any) -> bool:
 
 
 def record_class(cls: Any) -> Any:
-    """The class of the values of a record type: `Box` for `Box[int]`."""
+    """The class of a record type's values: `Box` for `Box[int]`."""
     return cls if isinstance(cls, type) else typing.get_origin(cls)
 
 
@@ -221,7 +225,7 @@ def with_field_names(plain: Any, hint: Any) -> Any:
 
 
 def numbers_as_text(plain: Any, hint: Any) -> Any:
-    """`plain` (under the wire's keys) with text for the numbers where `hint` has a `NumberAsText`."""
+    """`plain`, whose keys are wire keys, with numbers converted to text where `hint` is marked `NumberAsText`."""
     if isinstance(plain, dict):
         cls = record_in(hint) or _tagged_record(hint, plain)
         if cls is None:
@@ -275,7 +279,7 @@ def record_in(hint: Any) -> Any:
 
 
 def _tagged_record(hint: Any, plain: dict[str, Any]) -> Any:
-    """The Struct of a union whose tag the value has; None if tags do not identify a Struct."""
+    """The Struct in a union that the value's tag identifies; None if no tag identifies one."""
     for part in alternatives(hint):
         config = getattr(part, "__struct_config__", None)
         if config is not None and config.tag is not None and plain.get(config.tag_field) == config.tag:
@@ -292,7 +296,8 @@ def _item_type(hint: Any, *containers: type) -> Any:
 
 
 def member_type(hint: Any, key: str | None) -> Any:
-    """The type of `hint[key]` for a map or record, or of a list's items if `key` is None; `Any` when it is unknown."""
+    """The type under `key` in a map or record of type `hint`, or of a list's items if `key` is None; `Any` if
+    unknown."""
     if key is None:
         return _item_type(hint, list, tuple, set, frozenset)
     cls = record_in(hint)
@@ -323,13 +328,14 @@ def marks_of(hint: Any) -> Iterator[Any]:
 
 
 class TextValue:
-    """A value, such as a Quantity, that is text in JSON, or a number in place of the text. `str()` gives the text."""
+    """A value, such as a Quantity, that is text in JSON; a number is accepted in place of text. `str()` returns the
+    text."""
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: Any) -> Self:
-        """The value of `text`. Raises RequestError, which describes the expected form."""
+        """Parse `text`. Raises RequestError, which describes the expected form."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -428,7 +434,8 @@ building = _Building()
 
 
 def decoder_of(kind: type[T], *, strict: bool = True) -> Callable[[Encoded], T]:
-    """The `decode` of a new JSON decoder for this type. Safe from any thread; blocks while another thread builds.
+    """The `decode` method of a new JSON decoder for this type. Safe from any thread; blocks while another thread builds
+    a decoder.
 
     Raises TypeError for a type that msgspec does not support, and whatever the type's annotations raise.
     """
@@ -467,7 +474,7 @@ _BYTES = (bytes, bytearray, memoryview)
 _SHAPES: dict[type, str] = {
     str: "text", **dict.fromkeys(_BYTES, "bytes"), int: "number", float: "number", bool: "truth", dict: "map",
     Mapping: "map", list: "list", tuple: "list", set: "list", frozenset: "list", NoneType: "nothing"}
-"""The shapes of types whose values have only one shape. Others (enums, times, quantities) are not listed."""
+"""The shapes of types whose values have only one shape. Other types (enums, times, quantities) are not listed."""
 
 UNKNOWN: Any = object()
 """Stands for a declared type that is not known: values of any shape fit."""
@@ -494,14 +501,14 @@ class DeclaredType:
 
     @property
     def items(self) -> DeclaredType:
-        """The declared type of the items of a list."""
+        """The declared type of a list's items."""
         if self._items is None:
             self._items = self._member(None)
         return self._items
 
     @property
     def values(self) -> DeclaredType:
-        """The declared type of the values of a map."""
+        """The declared type of a map's values."""
         if self._values is None:
             self._values = self._member("")
         return self._values
@@ -540,7 +547,7 @@ def misfit(given: str, declared: DeclaredType, path: str) -> NoReturn:
 
 
 def type_name(hint: Any) -> str:
-    """A declared type in words."""
+    """A declared type in words, for messages."""
     names = [getattr(part, "__name__", str(part)) for part in alternatives(hint) if part is not type(None)]
     return " or ".join(_WORDS.get(name, name) for name in names)
 
