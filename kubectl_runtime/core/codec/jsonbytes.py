@@ -7,32 +7,32 @@
                                       with a name
     decode_list(page, resource)    -> (ListMeta, list[Record])                    items are copied out of the page
 
-msgspec decodes only the head of an object, in one pass; the bytes are kept. A head that cannot be decoded gives a
-record with a `problem` and the names that could be read (`core.codec.salvage`), so that a bad object breaks nothing.
+msgspec decodes only the head of an object, in one pass; the bytes are kept. If the head cannot be decoded, the record
+has a `problem` and the readable names (`core.codec.salvage`), so that a bad object does not end a list or watch.
 DecodeError is raised only when not even the object's name can be read, or the bytes are not a list at all. Nulls where
 a value is expected count as absent.
 
 `head_of` cuts the bytes after the head, since msgspec needs as much time to skip the rest as to decode the head. In an
 object of a built-in kind the API server writes managedFields as the last key of the metadata, then spec and status. The
-cut begins at managedFields if their list ends the metadata and another key follows. The bytes show this for certain if
-the first bracket after the beginning of the list is a `]`. This bracket ends the list, or it is inside a string; in a
-string, the next quote would end the string, and no letter could follow. The decoder checks the closing braces that are
-appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken JSON in a spec is
-an error for the spec's reader. Custom resources have sorted metadata, with more keys behind managedFields, so all of
-their bytes are decoded.
+cut begins at managedFields if their list ends the metadata and another key follows. This is certain if the first
+bracket after the beginning of the list is a `]`, and `},"` and a letter follow. The bracket then ends the list: inside
+a string, the quote after the bracket would end the string, and no letter could follow. The decoder checks the closing
+braces that are appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken
+JSON in a spec is an error for the spec's reader. Custom resources have sorted metadata, with more keys behind
+managedFields, so all of their bytes are decoded.
 
-`share` makes heads share equal parts: the Pods of a ReplicaSet have the same owner and labels. It takes about a µs and
-saves about 0.7 KB a Pod. It remembers only recent parts (`REMEMBERED`), which is enough because a list is sorted by
-name: objects of one owner are neighbours.
+`share` makes heads share equal parts: the Pods of a ReplicaSet have the same owner and labels. `share` takes about a µs
+and saves about 0.7 KB per Pod. It remembers only recent parts (`REMEMBERED`), which is enough because a list is sorted
+by name, so that objects of one owner are neighbours.
 
 Encoding raises RequestError with the path for values that JSON cannot carry or would silently change: NaN and the
-infinities (null), bytes (base64), times without a time zone, spans of time (`PT5S`). A declared field type decides the
-form.
+infinities (null), bytes (base64), times without a time zone, spans of time (`PT5S`). If a field's type is declared, the
+type decides the JSON form.
 
 `same_content` compares two records of one object and version, for cases where an equal version proves nothing. Bytes
 are compared from `"metadata"` on, since a list's items lack kind and apiVersion and a watch line has an envelope; if
-the bytes differ, or other keys come first, they are compared decoded, without kind and apiVersion. Views are compared
-as JSON.
+the bytes differ, or other keys come first, the decoded objects are compared, without kind and apiVersion. Views are
+compared as JSON.
 
 Python's ``==`` is wrong for JSON (1 == True). Copies and equality use the encoded text: encoding and decoding by
 msgspec is several times faster than a walk in Python.
@@ -79,7 +79,8 @@ T = TypeVar("T")
 
 
 def head_of(raw: bytes, resource: ApiResource, braces: bytes = b"}}") -> bytes:
-    """The head of an object, as JSON. `braces` close the metadata and all around it: two, or three for a watch line."""
+    """The head of an object, as JSON. `braces` closes the metadata and what contains it: two braces, or three for a
+    watch line."""
     if len(raw) < LONG or "." in resource.group:
         return raw
     begin = raw.find(_KEY)
@@ -101,7 +102,7 @@ class Bookmark(msgspec.Struct, frozen=True, gc=False):
 
 
 Carried: TypeAlias = Record | Bookmark | Status | None
-"""The content of a watch event, by its type."""
+"""The content of a watch event; its class depends on the event's type."""
 
 _CHANGES = frozenset(("ADDED", "MODIFIED", "DELETED"))
 
@@ -138,11 +139,11 @@ _page = decoder_of(_Page)
 def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> Record:
     """The record of one object's JSON; the record keeps `raw`. Raises DecodeError when the object cannot be identified.
 
-    `named`: the object must have a name, as every stored object has. Reviews have no name, and neither does a new
+    If `named`, the object must have a name, as every stored object has. Reviews have no name, and neither does a new
     object with a generateName.
     """
     try:
-        # If the shortened bytes missed the metadata, there is no name
+        # If `head_of` cut off the real metadata, the head has no name, and `_invalid` decodes all bytes.
         head = _object(head_of(raw, resource) if named else raw).metadata or _NO_HEAD
         if head.name or not named:
             return Record(head, resource, raw)
@@ -172,7 +173,7 @@ def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
 
 
 def decode_list(page: bytes, resource: ApiResource) -> tuple[ListMeta, list[Record]]:
-    """One page of a list: its metadata and a record for each item. Raises DecodeError when it is not a list."""
+    """One page of a list: its metadata and a record for each item. Raises DecodeError when `page` is not a list."""
     metadata, items = split_page(page, resource)
     return metadata, [decode_object(bytes(item), resource) for item in items]
 
@@ -293,8 +294,8 @@ def _same(parts: T) -> T:
 
 
 def encode_plain(content: Any, *, checked: bool = False) -> bytes:
-    """`content` as JSON. Raises RequestError for values that JSON cannot carry. `checked`: `to_plain` made
-    `content` and has refused such values."""
+    """`content` as JSON. Raises RequestError for values that JSON cannot carry. With `checked`, these values are not
+    searched for: `to_plain` made `content` and has refused them already."""
     try:
         if not checked:
             _check(content, "$")
@@ -312,7 +313,7 @@ def _known_here(value: Any) -> dict[Any, Any] | str:
         return dict(value)
     if isinstance(value, TextValue):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} is neither a JSON value nor the key of one")
+    raise TypeError(f"a {type(value).__name__} is neither a JSON value nor a JSON key")
 
 
 def _fault(content: Any, path: str) -> str:
@@ -373,7 +374,8 @@ def _check_other(value: Any, path: str) -> None:
 
 def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[str, ViewCodec], *,
                defaults: bool = True) -> dict[str, Any]:
-    """A new object of these views. Fields that are None, or (with `omit_defaults`) equal their default, are not sent.
+    """The content of a new object with these views. Fields that are None, or (with `omit_defaults`) equal their
+    default, are not sent.
 
     Without `defaults`, no field that equals its class's default is sent, at any depth, whatever the class says.
     """
@@ -391,7 +393,7 @@ def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping
                  plain: dict[str, Any] | None, kept: Mapping[str, Kept]) -> dict[str, Any]:
     """The received object with the changes in a reader's typed views and plain form. Raises WriteBackError.
 
-    `kept`: for each decoded view, the items of its lists when it was decoded.
+    `kept` holds, for each decoded view, the items that its lists had when the view was decoded.
     """
     received = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
     if not views and plain is None:
@@ -465,9 +467,9 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """The differences of two JSON values: each path, with both values there (`MISSING` for none). 1 is neither true nor
-    1.0. Lists of equal length are compared item by item; other lists differ as a whole. The keys of `one` come first,
-    in its order, then the keys that only `other` has."""
+    """The differences of two JSON values: for each, the path and both values (`MISSING` if there is no value). 1 is
+    neither true nor 1.0. Lists of equal length are compared item by item; other lists differ as a whole. The keys of
+    `one` come first, in its order, then the keys that only `other` has."""
     if isinstance(one, dict) and isinstance(other, dict):
         for key in {**one, **other}:
             yield from differences(one.get(key, MISSING), other.get(key, MISSING), (*path, key))
@@ -479,8 +481,8 @@ def differences(one: Any, other: Any, path: Path = ()) -> Iterator[tuple[Path, A
 
 
 def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Concatenate[Any, P], list[T]]:
-    """Makes a check skip JSON values in which it recently found no problem: objects from one template are equal except
-    for their names, and some checks are slow.
+    """Decorator: the check skips JSON values in which it recently found no problem. Some checks are slow, and often
+    check equal values.
 
     The check must depend on its arguments alone, change none of them, and its further arguments must be hashable.
     """
@@ -519,7 +521,8 @@ _ENVELOPED = re.compile(rb'%b\{%b"type"%b:%b"[A-Z]+"%b,%b"object"%b:%b\{%b%b(?="
 
 
 def same_content(old: Record, new: Record) -> bool:
-    """Whether both have the same content. If one of the records cannot be read, only equal bytes count as the same."""
+    """Whether both records have the same content. If one of the records cannot be read, only equal bytes count as the
+    same."""
     if old.view is not None or new.view is not None:
         return _view_json(old) == _view_json(new)
     before, after = _from_metadata(old), _from_metadata(new)

@@ -4,8 +4,8 @@
     kept = lists.items(view)                 when the view is returned: its lists' items, in the order of a walk
     lists.lineage(kept, base, now)           when the view is written back
 
-Two views of the same bytes are walked in the same order. So a list in the view that is decoded again for the write-back
-(`base`) has the same number in the walk as its items in the returned view (`kept`).
+Two views of the same bytes are walked in the same order. So list number n of the view that is decoded again for the
+write-back (`base`) corresponds to entry n of the items that were recorded from the returned view (`kept`).
 """
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from kubectl_runtime.core.base.plain import to_plain
 from kubectl_runtime.core.base.wire import alternatives, field_types, is_record_type, record_class, wire_names
 
 FEW = 3
-"""From this number on, a Struct's attributes are read all at once: `Part.__getattr__` makes a single read expensive."""
+"""If at least this many attributes are needed, a Struct's attributes are read all at once: `Part.__getattr__` makes
+single reads expensive."""
 LISTS = (list, tuple)
 
 Kept = list[tuple[Any, ...]]
-"""The items of each list of records, in the order of the walk."""
+"""The items of each list of records, in the order in which a walk visits the lists."""
 
 
 class View(NamedTuple):
@@ -38,7 +39,7 @@ class View(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lineage:
-    """The origins of list items. The lists are those in the plain forms that a merge compares."""
+    """The origins of list items, for the lists in the two plain forms that a merge compares."""
 
     _numbers: dict[int, int] = field(default_factory=dict)
     _places: dict[int, tuple[tuple[int, int] | None, ...]] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Lineage:
     rearranged: list[list[Any]] = field(default_factory=list)
     """The merged lists whose items have moved since they were received."""
     of_plain: bool = False
-    """Whether the merge is of the plain form, into the object that the views' changes have produced."""
+    """Whether the plain form is being merged, into the object that the views' changes have produced."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
         """For each item of `now` its index in `base`; None if it is not from `base`, or its origin is unknown."""
@@ -59,8 +60,8 @@ class Lineage:
         return [place[1] if place is not None and place[0] == number else None for place in places]
 
     def strangers(self, base: list[Any], now: list[Any]) -> list[tuple[int, int, int]]:
-        """The items of `now` that came from another list than `base`: the index in `now`, the `id` of the base form's
-        list that the item was in, and the index in that list."""
+        """For each item of `now` that came from a list other than `base`: its index in `now`, the `id` of its list in
+        the base's plain form, and its index in that list."""
         number = self._numbers.get(id(base))
         found = [(index, place) for index, place in enumerate(self._places.get(id(now), ()))
                  if place is not None and place[0] != number]
@@ -127,7 +128,7 @@ class RecordLists:
             len(now) == len(then) and all(map(is_, now, then)) for now, then in zip(items, kept, strict=True))
 
     def lineage(self, kept: Kept | None, base: View, now: View) -> Lineage:
-        """The origins of the items of `now`. `base` is decoded from the same bytes as the view of `kept`.
+        """The origins of the items of `now`. `base` is decoded from the same bytes as the view whose items are `kept`.
 
         `kept` is None when all items are in their original places; then both plain forms may be limited to the same
         fields.
@@ -165,7 +166,7 @@ def _collect_both(shape: _Shape, value: Any, plain: Any, found: list[tuple[tuple
 
 
 Walk = Callable[[Any, Kept], None]
-"""Appends the items of each list below its first argument to its second, in the order of `_collect_both`."""
+"""Appends the items of each list below the first argument to the second argument, in the order of `_collect_both`."""
 
 
 class _Walks:

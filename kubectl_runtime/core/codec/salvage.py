@@ -1,6 +1,6 @@
 """Reads parts of JSON that does not decode: the identity of the object, and the beginning and end of a page's items.
 
-This is slow, and is only used after msgspec has failed. It raises nothing for bad input, and has no nesting limit.
+Salvaging is slow, and is only used after msgspec has failed. It raises nothing for bad input, and has no nesting limit.
 
 `seldom_of` decodes rarely used metadata from the bytes when a program reads it: few programs do, and in a store of
 20,000 Pods this metadata would take 9 MiB. `initial_events_end` says whether a bookmark ends the initial events of a
@@ -34,7 +34,7 @@ _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (
 _METADATA = rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA)
 _EVENT_TYPE = rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S)
 _EVENT_METADATA = _EVENT_TYPE + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA)
-_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # an open text is one token: its quotes begin no further tokens
+_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # an unterminated string is one token: its quotes begin no further tokens
 _ITEMS = rb'"items"%b:%b\[' % (_S, _S)
 # `re` compiles and caches patterns when they are first needed, which is when something is broken.
 
@@ -50,9 +50,8 @@ def event_type(line: bytes) -> str | None:
 
 
 def metadata(raw: bytes, *, enveloped: bool) -> Any:
-    """The plain `metadata` of an object, or of the object in a watch line; None without it. Invalid UTF-8 becomes
-    U+FFFD.
-    """
+    """The plain `metadata` of an object, or of the object in a watch line; None if there is no metadata. Invalid UTF-8
+    becomes U+FFFD."""
     text = raw.decode("utf-8", "replace")
     try:
         if enveloped:
@@ -64,7 +63,7 @@ def metadata(raw: bytes, *, enveloped: bool) -> Any:
 
 
 def whole(raw: bytes) -> Any:
-    """The plain form of an object, or None."""
+    """The plain form of an object; None if the bytes do not decode."""
     try:
         return decoded(raw, dict)
     except DECODE_FAILURES:
@@ -121,7 +120,7 @@ def split_page(page: bytes) -> tuple[bytes, list[bytes]] | None:
 
 
 def _items_begin(page: bytes) -> int | None:
-    """The index behind the bracket that begins the top-level list `items`."""
+    """The index after the bracket that begins the top-level list `items`."""
     depth = 0
     for token in re.compile(_TOKEN).finditer(page):
         mark = token[0]
@@ -139,7 +138,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Seldom(msgspec.Struct, frozen=True, rename="camel"):
-    """The metadata that is not in the head of a record. The time stays text, as received."""
+    """The metadata fields that are not in a record's head. The timestamp stays text, as received."""
 
     creation_timestamp: str | None = None
     annotations: dict[str, str] | None = None

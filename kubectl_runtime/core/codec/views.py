@@ -1,13 +1,15 @@
 """Typed views, records, and smaller stored objects.
 
-`ViewCodec` decodes a top-level key of an object to the type that a resource class declares for it. An absent or null
-key gives the class's default; without a default None if the type allows it, else an empty map, list or record, else
-DecodeError. The empty value belongs to the reader: if the reader fills it, a write sends it. Nulls deeper down, where
-the type does not allow None, count as absent. A number where a quantity is declared as text is read as text.
+`ViewCodec` decodes a top-level key of an object to the type that a resource class declares for it. If the key is absent
+or null, the value is the class's default. Without a default, the value is None if the type allows None, otherwise an
+empty map, list or record. If the type allows none of these, DecodeError is raised. An empty value may be filled: the
+next `replace` sends its new content. Nulls deeper down, where the type does not allow None, count as absent. A number
+where a quantity is declared as text is read as text.
 
 `Record` is an object as a store holds it: the bytes as received plus a decoded head. Records and heads are immutable,
 shared by all readers, and safe to use from any thread. The garbage collector does not track them (`gc=False`): with
-tens of thousands of objects its passes would cost more than the decoding. Records and heads cannot be in a cycle.
+tens of thousands of objects its passes would cost more than the decoding. Records and heads cannot be part of a
+reference cycle.
 
 `pruned` makes stored objects smaller with a `modify` function. `strip_managed_fields` keeps the bytes without
 managedFields; such a record may still replace the whole object, because the server keeps its managedFields when
@@ -53,8 +55,8 @@ class Head(msgspec.Struct, frozen=True, gc=False, eq=False, kw_only=True, rename
     """The metadata that the library itself uses, decoded once, in the same pass as the event. Other metadata is
     decoded when it is read (`salvage.py`).
 
-    Times stay text as received, because most of them are never read. All readers of the object share a head, so it is
-    read-only.
+    Times stay text as received, because most of them are never read. All readers of an object share its head, so the
+    head is read-only.
     """
 
     name: str = ""
@@ -78,7 +80,7 @@ class Record(msgspec.Struct, frozen=True, gc=False, eq=False):
     """One object of `resource`: its head, and `raw`, its JSON or (`enveloped`) the watch line that carried it.
 
     `partial`: parts were removed or never requested, so the record must not replace the whole object. `view`: the
-    declared fields, when nothing else is kept and `raw` is empty. `problem`: why the head could not be decoded; `head`
+    declared fields, if only these are kept; `raw` is then empty. `problem`: why the head could not be decoded; `head`
     then has only the readable fields.
     """
 
@@ -186,10 +188,10 @@ _KEY = b'"managedFields":'
 
 
 def strip_managed_fields(obj: Any) -> Any:
-    """Drop the managedFields of stored objects, often half of their metadata; pass it as `modify=`.
+    """Drop the managedFields of stored objects, often half of their metadata; pass this function as `modify=`.
 
-    Your own `modify` function may call it with the object. With a `Record` it returns a record without the bytes of its
-    managedFields (the same record if it has none) and decodes nothing else.
+    Your own `modify` function may call this function with the object. Called with a `Record`, it returns a record
+    without the bytes of its managedFields (the same record if it has none) and decodes nothing else.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> with watch_store(maps, modify=strip_managed_fields) as lean:
@@ -227,7 +229,7 @@ def _cut(raw: bytes, value: bytes) -> bytes | None:
 
 
 MISSING: Any = msgspec.UNSET
-"""Stands for no default, or no value."""
+"""Stands for an absent default or value."""
 
 
 class ViewCodec:
@@ -239,7 +241,7 @@ class ViewCodec:
         self.key = key
         self.hint = hint
         self.plain_hint = hashable(hint)
-        """The hint in the form for `to_plain`."""
+        """The hint to pass to `to_plain`, which needs a hashable hint."""
         self.lists = RecordLists.of(hint)
         """The view's lists of records, whose items write-back has to recognize; None when there are none."""
         self._default = default
@@ -344,6 +346,6 @@ def _empty_value(hint: Any) -> Any:
 
 
 def is_in_shard(shard: ShardSelector | None, record: Record) -> bool:
-    """Whether an object is in the ranges of `shard`; True without `shard`. Also True if the uid decides but could not
-    be read: the server that sent the object knows the uid."""
+    """Whether an object is in the ranges of `shard`; True if `shard` is None. Also True if `shard` selects by uid but
+    the uid could not be read, because the server, which knows the uid, has sent the object."""
     return shard is None or (not record.uid and shard.by == "uid") or shard.matches(record.uid, record.head.namespace)

@@ -15,14 +15,15 @@ The received item for an item of a list is found by the first of these rules tha
 
 - identity: the item is still the object that was decoded from this list or another list of the view (see lineage.py),
   however it was changed
-- keys: `MapKeys` marks the list, and one received item has the same keys; an absent key has the view's default
-- equality: it equals one received item
-- otherwise it is new
+- keys: `MapKeys` marks the list, and one received item has the same keys; an absent key counts as the view's default
+- equality: the item equals one received item
+- otherwise the item is new
 
 A received item without a counterpart is removed with its undeclared fields. But if an item of `now` is unmatched too
 (in a list with keys: an item with the same keys), that item might be the received item, changed and without its
-identity. If the received item has undeclared fields, their owner is then unclear: WriteBackError(path). The same error
-is raised for an object that is twice in a list and has undeclared fields, and for a new item with another item's key.
+identity. If the received item has undeclared fields, it is then unclear which item they belong to:
+WriteBackError(path). The same error is raised for an object that occurs twice in a list and has undeclared fields, and
+for a new item with another item's key.
 
 `changes` finds where two views of one object differ, so that write-back converts little more than the changed parts.
 Values are compared as msgpack, which unlike JSON distinguishes NaN from null and bytes from text. This compares a whole
@@ -46,14 +47,14 @@ from kubectl_runtime.core.codec.lineage import Lineage
 _IN_BOTH = "was changed both in the view and in obj[…]: change it in one of them"
 
 ABSENT: Any = object()
-"""Stands for no value: a key that is absent before or after."""
+"""Stands for no value: the key is absent before or after the change."""
 
 
 def merge(received: Any, base: Any, now: Any, path: str = "$", hint: Any = Any, lineage: Lineage | None = None) -> Any:
     """The object to send. Changes none of its arguments; parts of `received` are shared with the result.
 
-    `hint` is the declared type, which may have `MapKeys` marks; `lineage` knows the identity of items. Raises
-    WriteBackError.
+    `hint` is the declared type, which may have `MapKeys` marks; `lineage` says which received item each list item was
+    decoded from. Raises WriteBackError.
     """
     return _Merge(lineage or Lineage(), received, base).value(received, base, now, path, hint)
 
@@ -182,8 +183,9 @@ class _Pairs:
             if place in self._left:
                 self._pair(index, place)
             elif self._hides(place):
-                raise WriteBackError(f"{self._path}[{index}]", "an object is in this list twice, and it has fields "
-                                     "that the view does not declare: put a copy of it there, or use patch or apply")
+                raise WriteBackError(f"{self._path}[{index}]", "the same object is in this list twice, and it has "
+                                     "fields that the view does not declare: replace one of the two by a copy, or use "
+                                     "patch or apply")
 
     def by_keys(self, keys: tuple[str, ...]) -> None:
         self._base_keys = [_key_of(item, keys) for item in self._base]
@@ -234,7 +236,7 @@ def _copied(value: Any) -> Any:
     """A copy that shares no dict and no list with `value`, which the user may own: a value assigned to `obj[…]`."""
     try:
         return _copy(value)
-    except RecursionError:  # it contains itself, and is refused later, when it is sent
+    except RecursionError:  # the value contains itself, and is refused later, when it is sent
         return value
 
 
@@ -289,7 +291,7 @@ def _same(base: Any, now: Any) -> bool:
 
 
 def _shows_all(received: Any, base: Any) -> bool:
-    """Whether the view has every received field; a null is not a field."""
+    """Whether the view has every received field; a null does not count as a field."""
     if isinstance(received, dict):
         return isinstance(base, dict) and all(
             value is None or (key in base and _shows_all(value, base[key])) for key, value in received.items())
@@ -299,14 +301,14 @@ def _shows_all(received: Any, base: Any) -> bool:
 
 
 SAME: Only = {}
-"""The value of `changes` when nothing differs."""
+"""The result of `changes` when nothing differs."""
 
 
 def changes(base: Any, now: Any, *, in_place: bool) -> Only:
     """The fields in which two views differ, with the differing parts; None means the whole value, for example when the
     values cannot be compared.
 
-    `in_place`: lists of equal length have the same items in the same order.
+    `in_place` asserts that lists of equal length have the same items in the same order.
     """
     try:
         return SAME if _packed(base) == _packed(now) else _below(base, now, in_place)

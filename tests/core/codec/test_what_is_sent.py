@@ -72,7 +72,7 @@ def test_a_to_dict_of_a_subclass_is_checked_too() -> None:
     ({"spec": {"r": NAN}}, r"\$\.spec\.r is nan"), ({"a": [0, {"b": INF}]}, r"\$\.a\[1\]\.b is inf"),
     ({"a": NAIVE}, r"\$\.a is a time without a time zone"), ({"a": [timedelta(5)]}, r"\$\.a\[0\] is a timedelta"),
     ({"data": {"p": b"x"}}, r"\$\.data\.p is bytes.*stringData"), ({"a": ["b", "\ud800"]}, r"\$\.a\[1\]: .*surrogates"),
-    ({"a": {"b": {None: 1}}}, r"\$\.a\.b: a NoneType is neither a JSON value nor the key of one"),
+    ({"a": {"b": {None: 1}}}, r"\$\.a\.b: a NoneType is neither a JSON value nor a JSON key"),
     ({"a": {"\ud800": 1}}, r"\$\.a: .*surrogates")])
 def test_the_place_is_named(value: Any, path: str) -> None:
     with pytest.raises(RequestError, match=path):
