@@ -5,8 +5,8 @@ Two keys sort versions, best first, with `sorted` or `min`:
     by priority      which a client should use     v10 v2 v1 v11beta2 v10beta3 v3beta1 v12alpha1 v11alpha2 foo1 foo10
     by generation    which is the newest           v12alpha1 v11beta2 v11alpha2 v10 v10beta3 v3beta1 v2 v1 foo1 foo10
 
-Versions that do not follow Kubernetes' rule (`v1`, `v1beta2`, `v1alpha3`) come last, in alphabetical order. Servers
-list the versions of custom resources by priority.
+Versions whose names do not follow Kubernetes' pattern (`v1`, `v1beta2`, `v1alpha3`) come last, in alphabetical order.
+Servers list the versions of custom resources by priority.
 """
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class GroupVersionKind(msgspec.Struct, frozen=True):
 
 
 class GroupVersionResource(msgspec.Struct, frozen=True):
-    """A plural in one version of its API group, as in paths and admission reviews.
+    """A resource (the plural name) in one version of its API group, as in paths and admission reviews.
 
     >>> GroupVersionResource("apps", "v1", "deployments").resource
     'deployments'
@@ -155,7 +155,7 @@ class ApiResource(msgspec.Struct, frozen=True):
 
 
 class HasApiResource(Protocol):
-    """A resource class, which knows the `ApiResource` of its kind."""
+    """A class that has an `ApiResource`, such as every resource class."""
 
     api_resource: ApiResource
 
@@ -168,7 +168,7 @@ def api_resource_of(kind: HasApiResource | ApiResource) -> ApiResource:
     if isinstance(found, ApiResource) and isinstance(kind, type):
         return found
     its_own = getattr(kind, "resource", None)
-    if isinstance(its_own, ApiResource):  # of an Api or an ObjectRef
+    if isinstance(its_own, ApiResource):  # `kind` is an Api or an ObjectRef
         raise RequestError(f"the kind {its_own.kind} itself is expected, not {type(kind).__name__}: as in "
                            f"reads({its_own.kind}) or ctx.read({its_own.kind}, name)")
     raise RequestError(f"{kind!r} is neither an ApiResource nor a resource class, "
@@ -213,7 +213,7 @@ _OTHER = len(_STAGES)
 
 
 def version_priority(version: str) -> tuple[int, int, int, str]:
-    """The key for the order by priority: stable before beta before alpha, then the higher numbers.
+    """A sort key for the order by priority: stable before beta before alpha, then the higher numbers.
 
     >>> sorted(["v1", "v2beta1", "v2", "v10alpha1"], key=version_priority)
     ['v2', 'v1', 'v2beta1', 'v10alpha1']
@@ -225,7 +225,7 @@ def version_priority(version: str) -> tuple[int, int, int, str]:
 
 
 def version_generation(version: str) -> tuple[int, int, int, int, str]:
-    """The key for the order by generation: the higher number, then stable before beta before alpha.
+    """A sort key for the order by generation: the higher number, then stable before beta before alpha.
 
     >>> sorted(["v1", "v2beta1", "v2", "v10alpha1"], key=version_generation)
     ['v10alpha1', 'v2', 'v2beta1', 'v1']

@@ -1,7 +1,7 @@
 """The parts that all Kubernetes objects share: object and list metadata, owner references, conditions, label selectors.
 
 - Times are aware `datetime` values. Every field may be absent; where the wire has `null`, the field has its default.
-- `OwnerReference` and `Condition` are immutable: replace them. `ObjectMeta` is a mutable view.
+- `OwnerReference` and `Condition` are immutable: to change one, replace it. `ObjectMeta` is a mutable view.
 - `EditableMap`: labels or annotations of an object; the first change copies them into the object's own metadata.
   `ReadOnlyMap`: labels or annotations of a partial object. `ReadOnlyDict`, `ReadOnlyList`: values that several readers
   or objects share. Their errors name the value to change instead, unlike the errors of a `MappingProxyType`.
@@ -31,7 +31,7 @@ from kubectl_runtime.core.base.wire import MapKeys, TextValue, camel, converted,
 
 _made: Any = msgspec.StructMeta.__call__
 _set: Any = msgspec.Struct.__setattr__
-"""Bound once: `super()` would look these up for each part that is made and each field that is set."""
+"""Bound once, because `super()` would look up the method for each part that is made and each field that is set."""
 
 
 class _PartType(msgspec.StructMeta):
@@ -60,7 +60,7 @@ def _unknown(cls: Any, name: str) -> str:
             f"{WIRE_KEYS if camel(name) == name and any(map(str.isupper, name)) else ''}")
 
 
-WIRE_KEYS = ": attributes are snake_case; only keys are written as on the wire"
+WIRE_KEYS = ": attributes are snake_case; only the keys of plain values are camelCase"
 
 
 class _Hinting:
@@ -119,7 +119,7 @@ class FrozenPart(msgspec.Struct, _Hinting, metaclass=_PartType, frozen=True, kw_
 
 
 class OwnerReference(FrozenPart, frozen=True, gc=False):
-    """The owner of an object; `uid` distinguishes it from a later object of the same name.
+    """The owner of an object; `uid` distinguishes the owner from a later object of the same name.
 
     >>> child = ConfigMap(name="child", namespace="default")
     >>> child.set_owner(Api.namespaced(client, Deployment, "default").get("web"))
@@ -136,7 +136,7 @@ class OwnerReference(FrozenPart, frozen=True, gc=False):
 
     @property
     def group(self) -> str:
-        """The owner's API group. Group and kind identify the owner's type; the version does not count."""
+        """The owner's API group. Group and kind identify the owner's type; the version is ignored."""
         return self.api_version.rpartition("/")[0]
 
 
@@ -147,7 +147,7 @@ STATUSES = ("True", "False", "Unknown")
 def check_status(kind: object, status: object) -> None:
     """Raise RequestError if `status` is not a condition's status, for example a bool. `kind`: the condition's type."""
     if not isinstance(status, str) or status not in STATUSES:
-        raise RequestError(f'Condition {kind}: status={status!r}: it must be the text "True", "False" or "Unknown"')
+        raise RequestError(f'Condition {kind}: status must be the text "True", "False" or "Unknown", not {status!r}')
 
 
 class _ConditionType(_PartType):
@@ -198,8 +198,8 @@ class LabelSelector(FrozenPart, frozen=True):
 
 
 class ObjectMeta(Part):
-    """The `metadata` of an object. Changes belong to this reader: `replace` sends them to the server, and the store
-    never sees them.
+    """The `metadata` of an object. Changes affect only this copy of the object, never a store: `replace` sends them to
+    the server.
 
     >>> obj = Api.namespaced(client, ConfigMap, "default").get("settings")
     >>> obj.metadata.labels["tier"] = "front"
@@ -276,7 +276,7 @@ def format_micro_time(moment: datetime) -> str:
 
 
 class MapView(Mapping[str, str]):
-    """A view of `content`, equal to a dict of the same items. `dict(view)` is a copy."""
+    """A view of `content`, equal to a dict with the same items. `dict(view)` is a copy."""
 
     __slots__ = ("_content",)
     __hash__ = None  # type: ignore[assignment]
@@ -346,7 +346,8 @@ class HasMetadata(Protocol):
 
 class EditableMap(MapView, MutableMapping[str, str]):
     """The labels or annotations of an object. Reading uses the received values without a copy. The first change copies
-    them into the object's own `metadata`; a store never changes. For one thread at a time, like the object."""
+    them into the object's own `metadata`; the object in a store never changes. For one thread at a time, like the
+    object."""
 
     __slots__ = ("_key", "_owner")
 
@@ -427,7 +428,7 @@ class ReadOnlyList(list[Any]):
 def set_condition(
     conditions: Iterable[Condition | Mapping[str, Any]] | None, condition: Condition, *, now: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """Return the conditions, as JSON values to write, with `condition` appended or in place of the condition of its
+    """Return the conditions, as JSON values to write, with `condition` appended, or replacing the condition of the same
     type. The given list does not change: a call whose result is dropped has no effect, which type checkers can report
     (pyright's `reportUnusedCallResult`).
 
@@ -456,7 +457,7 @@ def _changed(entry: dict[str, Any]) -> datetime | None:
     known = {key: entry[key] for key in ("type", "status", "lastTransitionTime") if key in entry}
     try:
         return converted(known, Condition).last_transition_time
-    except msgspec.ValidationError:  # another program wrote it under a schema without a format
+    except msgspec.ValidationError:  # another program wrote the entry; the kind's schema does not require a time
         return None
 
 

@@ -1,4 +1,4 @@
-"""Conversion of the official client's models, by their own descriptions (`openapi_types`, `attribute_map`).
+"""Converts the official client's models, using the models' own descriptions (`openapi_types`, `attribute_map`).
 
 The `kubernetes` package is never imported here: a program that has a model has already imported the package.
 """
@@ -45,8 +45,8 @@ def from_model(value: Any) -> Any:
 
 
 def to_model(plain: Any, model: type[M], ref: ObjectRef | None = None) -> M:
-    """Plain JSON values as an instance of `model`. Raises RequestError for another class, DecodeError for bad
-    content."""
+    """Plain JSON values as an instance of `model`. Raises RequestError if `model` is not a model class, and DecodeError
+    for bad content."""
     if not isinstance(model, type) or not is_model(model):
         raise RequestError(f"{model!r} is not a model class of the official client (such as kubernetes.client.V1Pod)")
     try:

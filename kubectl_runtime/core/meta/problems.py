@@ -21,7 +21,8 @@ NOT_ALLOWED = "the value is not one of the allowed values"
 
 
 class DecodeError(KubeError):
-    """An object's content does not fit its type. `ref` is the object, `path` the place (`$.spec.replicas`).
+    """An object's content does not fit its type. `ref` is the object, `path` the JSON path of the wrong value
+    (`$.spec.replicas`).
 
     >>> class Replicas(Struct):
     ...     replicas: int

@@ -5,7 +5,7 @@
     Quantity("1Gi") > "900Mi"                   True
 
 A canonical quantity has no fraction and the largest suffix that allows this: `0.5` is `500m`, `1024Mi` is `1Gi`,
-`1000m` is `1`. The family (binary, decimal, exponent) stays, except that a binary quantity below 1024, or with a
+`1000m` is `1`. The family (binary, decimal, exponent) is kept, except that a binary quantity below 1024, or with a
 fraction, is written in decimal form. Fractions below a billionth are rounded up, as in Go.
 """
 
@@ -38,8 +38,8 @@ class Quantity(TextValue):
     """An amount of a resource, such as `500m` CPUs or `1Gi` of memory. Immutable; equal, ordered and hashed by its
     value, whatever its family.
 
-    The other operand may be a Quantity, a text, an integer or a Fraction; text that is not a quantity raises
-    RequestError. A sum has the family of its first operand, or of the second if the first is 0.
+    In arithmetic and comparisons the other operand may be a Quantity, a text, an integer or a Fraction; text that is
+    not a quantity raises RequestError. A sum has the family of its first operand, or of the second if the first is 0.
 
     >>> str(Quantity("0.5") + "1500m")
     '2'
@@ -73,8 +73,8 @@ class Quantity(TextValue):
 
     @classmethod
     def parse(cls, text: Amount) -> Quantity:
-        """The quantity of a text as in the API, of a whole number or of a Fraction. A float is refused, since it is not
-        exact. Raises RequestError."""
+        """Make a Quantity from text as the API accepts it, an integer or a Fraction. Raises RequestError for anything
+        else, and for a float, which is not exact."""
         if isinstance(text, Quantity):
             return text
         if isinstance(text, int | Fraction) and not isinstance(text, bool):

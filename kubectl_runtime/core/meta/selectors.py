@@ -40,8 +40,8 @@ _NUMBERS_OF_VALUES = {"in": (1, inf), "notin": (1, inf), "exists": (0, 0), "!": 
 class Requirement(msgspec.Struct, frozen=True):
     """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`.
 
-    Raises RequestError for another operator, and for a key or value that no label can have: the selector's text
-    could mean something else (`a,b` would be two requirements).
+    Raises RequestError for another operator, and for a key or value that no label can have: with it, the selector's
+    text could mean something else (`a,b` would be two requirements).
     """
 
     key: str
@@ -127,8 +127,8 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def is_in(cls, key: str, values: Iterable[str]) -> Selector:
-        """A selector for objects whose label `key` has one of these values. Raises RequestError without a value, and
-        for a string instead of a list."""
+        """A selector for objects whose label `key` has one of these values. Raises RequestError if there are no values,
+        or for a string instead of a list."""
         return cls((_with_values(key, "in", values),))
 
     @classmethod
@@ -154,7 +154,8 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_label_selector(cls, selector: LabelSelector | None) -> Selector:
-        """The selector for a LabelSelector, the form in objects. Raises RequestError for an unknown operator."""
+        """Make a selector from a LabelSelector, the form of selectors in objects. Raises RequestError for an unknown
+        operator."""
         if selector is None:
             return cls()
         built = list(cls.labels(selector.match_labels).requirements)
@@ -169,8 +170,8 @@ class Selector(msgspec.Struct, frozen=True):
         return cls(tuple(built))
 
     def to_label_selector(self) -> LabelSelector:
-        """The equivalent LabelSelector, the form in objects; `!=` becomes `NotIn` with one value. Raises RequestError
-        for `>` and `<`, which a LabelSelector does not have."""
+        """The equivalent LabelSelector, the form of selectors in objects; `!=` becomes `NotIn` with one value. Raises
+        RequestError for `>` and `<`, which a LabelSelector cannot express."""
         labels: dict[str, str] = {}
         expressions = []
         for requirement in self.requirements:
@@ -208,7 +209,7 @@ FieldSelection: TypeAlias = Mapping[str, str] | str
 
 
 def label_selection(given: LabelSelection | None) -> Selector | str | None:
-    """The immutable value of an argument for a label selector; None selects everything. Raises RequestError."""
+    """Convert a label selector argument to an immutable value; None selects everything. Raises RequestError."""
     if given is None or isinstance(given, Selector | str):
         return given
     plain: Any = from_model(given) if not isinstance(given, type) and is_model(given) else given
@@ -236,7 +237,7 @@ class _StrictLabelSelector(LabelSelector, frozen=True, forbid_unknown_fields=Tru
 
 
 def field_selection(given: FieldSelection | None) -> str | None:
-    """The text of an argument for a field selector; None selects everything. Raises RequestError."""
+    """Convert a field selector argument to text; None selects everything. Raises RequestError."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, Mapping):
@@ -371,7 +372,7 @@ _BASIS, _PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 def shard_hash(text: str) -> int:
-    """The 64-bit FNV-1a hash of `text` in UTF-8. About 3 microseconds for a uid."""
+    """The 64-bit FNV-1a hash of `text` in UTF-8. Takes about 3 µs for a uid."""
     found = _BASIS
     for byte in text.encode():
         found = (found ^ byte) * _PRIME & 0xFFFFFFFFFFFFFFFF
@@ -406,8 +407,8 @@ class ShardSelector(msgspec.Struct, frozen=True):
 
     @classmethod
     def part(cls, by: ShardField, number: int, parts: int) -> ShardSelector:
-        """The selector of part `number`, counted from 0, of `parts` parts of about equal size. Raises RequestError if
-        there is no such part."""
+        """The selector for one of `parts` shards of about equal size; `number` counts the shards from 0. Raises
+        RequestError if there is no such shard."""
         if type(number) is not int or type(parts) is not int or not 0 <= number < parts:
             raise RequestError(f"there is no part {number!r} of {parts!r}: parts are counted from 0")
         # The first value whose part, `value * parts >> 64`, is `number`: rounded up.
@@ -424,7 +425,8 @@ class ShardSelector(msgspec.Struct, frozen=True):
         return any(first <= found < end for first, end in self.ranges)
 
     def __str__(self) -> str:
-        """The text for a server. Servers require a range: if nothing is selected, it has the smallest range."""
+        """The text for a server. Servers require a range: for a selector that selects nothing, the text contains the
+        smallest range."""
         return " || ".join(f"shardRange(object.metadata.{self.by}, '0x{first:016x}', '0x{end:016x}')"
                            for first, end in self.ranges or ((0, 1),))
 
@@ -443,7 +445,7 @@ class ShardSelector(msgspec.Struct, frozen=True):
 
 
 def part_of_hash(found: int, parts: int) -> int:
-    """The part, counted from 0, that contains this hash: see `ShardSelector.part`."""
+    """The number of the shard that contains this hash, as in `ShardSelector.part`."""
     return found * parts >> 64
 
 

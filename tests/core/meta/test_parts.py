@@ -36,7 +36,7 @@ def test_a_part_made_read_or_set_with_a_wrong_name_names_the_right_one(wrong: st
 
 
 def test_a_key_of_the_wire_is_told_from_other_mistakes() -> None:
-    with pytest.raises(AttributeError, match="only keys are written as on the wire"):
+    with pytest.raises(AttributeError, match="only the keys of plain values are camelCase"):
         _ = Box().nodeName  # type: ignore[attr-defined]
     with pytest.raises(AttributeError) as caught:
         _ = Box().entirely_else  # type: ignore[attr-defined]
