@@ -28,7 +28,7 @@ from kubectl_runtime.core.objects.resource import Resource
 
 
 class Request(Protocol):
-    """The request in a review. Its answer must have the same uid."""
+    """The request in a review. The answer to it must have the same uid."""
 
     @property
     def uid(self) -> str:
@@ -73,7 +73,7 @@ def invalid_status(reason: str) -> Status:
 
 
 def failure_status(message: str, code: int, reason: str = "") -> Status:
-    """A Status of a failure, with this message, HTTP code and reason."""
+    """A failure Status with this message, HTTP code and reason."""
     return Status(status="Failure", message=message, reason=reason, code=code)
 
 
@@ -93,7 +93,7 @@ _NULL = (b"", b"null")
 
 
 class UserInfo(FrozenPart, frozen=True):
-    """The sender of a request: user name, uid, groups, and extra data of the authenticator."""
+    """The sender of a request: user name, uid, groups, and extra data from the authenticator."""
 
     username: str = ""
     uid: str = ""

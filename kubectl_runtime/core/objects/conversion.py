@@ -37,7 +37,8 @@ class ConversionRequest(FrozenPart, frozen=True, kw_only=True):
 
 
 class ConversionResponse(FrozenPart, frozen=True):
-    """The answer to a ConversionRequest: the converted objects, or why it failed. Its methods return a new answer."""
+    """The answer to a ConversionRequest: the converted objects, or why the conversion failed. Its methods return a new
+    answer."""
 
     uid: str = ""
     result: Status = failure_status("nothing was converted", 500)

@@ -30,7 +30,7 @@ _VERSION = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
 
 class HasViews(Protocol):
-    """What an `Attribute` needs of a resource: its top-level keys can be read and replaced as views."""
+    """The methods of a resource that an `Attribute` calls: they read and replace top-level keys as views."""
 
     _views: dict[str, Any]
 

@@ -10,7 +10,7 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 
 class Owner(Protocol):
-    """What these rules need of an owner."""
+    """The attributes of an owner that this module reads."""
 
     @property
     def api_resource(self) -> ApiResource:
@@ -34,7 +34,7 @@ class Owner(Protocol):
 
 
 class Owned(Protocol):
-    """What these rules need of a child; `set_owner` changes its `metadata`."""
+    """The attributes of a child that this module reads; `set_owner` changes the child's `metadata`."""
 
     @property
     def api_resource(self) -> ApiResource:
@@ -108,8 +108,8 @@ _DIGITS = 8
 def child_name(owner: Owner, suffix: str) -> str:
     """A name for a child of `owner`: `OWNER-SUFFIX`. A name of more than 63 characters is cut and ends with a hash.
 
-    The same arguments always give the same name. Long names with the same beginning differ by 32 bits of SHA-256.
-    Raises RequestError for an owner without a name and for an empty suffix. Pure.
+    The same arguments always give the same name. Long names with the same beginning differ in their hash, 32 bits of
+    SHA-256. Raises RequestError for an owner without a name and for an empty suffix. Pure.
 
     >>> child_name(ConfigMap(name="settings"), "copy")
     'settings-copy'
@@ -128,7 +128,7 @@ def child_name(owner: Owner, suffix: str) -> str:
     whole = f"{owner.name}-{suffix}"
     if len(whole) <= LONGEST:
         return whole
-    with unforked():  # a client needs no hash
+    with unforked():  # imported late, because a program that only uses a client needs no hash
         from hashlib import sha256
     digest = sha256(f"{owner.name}/{suffix}".encode()).hexdigest()[:_DIGITS]
     return f"{whole[:LONGEST - _DIGITS - 1].rstrip('-.')}-{digest}"

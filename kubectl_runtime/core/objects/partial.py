@@ -10,10 +10,10 @@
         spec: WorkloadSpec
     Workload.of(resource)
 
-A partial object holds only declared fields, or only metadata. It can be patched, never replaced. An `InvalidObject`
-stands in streams and stores for an object whose metadata did not decode. A `DynamicObject` has the object's top-level
-keys as attributes. `resource` comes from discovery, or is an ApiResource that the program makes. The result of `of` is
-a resource class like any other: `Api.namespaced(client, Workload.of(resource), "default")`.
+A partial object holds only declared fields, or only metadata. It can be patched, never replaced. In streams and stores,
+an `InvalidObject` takes the place of an object whose metadata did not decode. A `DynamicObject` has the object's
+top-level keys as attributes. `resource` comes from discovery, or is an ApiResource that the program makes. The result
+of `of` is a resource class like any other: `Api.namespaced(client, Workload.of(resource), "default")`.
 """
 from __future__ import annotations
 
@@ -227,8 +227,8 @@ class PartialObjectMeta(Resource):
         return super().__getitem__(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a top-level key. Raises PartialObjectError for a key that is not held here, since the object on
-        the server may have it."""
+        """The value of a top-level key. Raises PartialObjectError for a key that was not read: the object on the server
+        may have the key."""
         self._check_held(key)
         return super().get(key, default)
 
@@ -242,8 +242,8 @@ class PartialObjectMeta(Resource):
 
     @classmethod
     def _undeclared(cls, name: str) -> str:
-        return (f"only the metadata of this {cls.__name__} is held, as of all objects that a controller owns: there is "
-                f"no {name!r} here; Api.get reads the whole object")
+        return (f"only the metadata of this {cls.__name__} was read, as for all objects that a controller owns: it has "
+                f"no {name!r}; Api.get reads the whole object")
 
 
 def is_partial(body: object) -> bool:
@@ -260,8 +260,9 @@ class InvalidObject:
     """Takes the place, in lists and stores, of an object whose metadata cannot be read, so that other objects are not
     affected.
 
-    It has the known identity (`ref`, `name`, `namespace`, `uid`, `resource_version`) and the problem (`error`).
-    Reading anything else, content or other metadata, raises the DecodeError. Immutable, safe from any thread.
+    An InvalidObject has the known identity (`ref`, `name`, `namespace`, `uid`, `resource_version`) and the problem
+    (`error`). Reading anything else, content or other metadata, raises the DecodeError. Immutable, safe from any
+    thread.
 
     >>> [each.ref for each in Api.all(client, ConfigMap).list() if isinstance(each, InvalidObject)]
     []
@@ -270,7 +271,7 @@ class InvalidObject:
     __slots__ = ("record",)
 
     def __init__(self, record: Record) -> None:
-        """`record` has a `problem`."""
+        """`record` must have a `problem`."""
         self.record = record
 
     @property

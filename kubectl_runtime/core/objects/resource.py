@@ -4,20 +4,20 @@
         spec: DeploymentSpec                       # a Struct or dataclass that names what the program reads, or a dict
         status: DeploymentStatus | None = None
 
-Each declared attribute is a top-level key of the object (`string_data` is `stringData`). It is decoded into a view when
-it is first read, for this reader alone: a `Resource` is one reader's own copy. Views may be changed: `replace` sends
-the changes, and the store and other readers never see them. `obj["spec"]` is the same content as plain JSON values,
-under the wire's keys. The two forms are separate copies. Changes of both are sent; if both changed the same value, the
-value in `obj["…"]` wins. Change an item of a list in one form only.
+Each declared attribute is a top-level key of the object (`string_data` is `stringData`). An attribute is decoded into a
+view when it is first read. A `Resource` is the reader's own copy, and so are its views. Views may be changed: `replace`
+sends the changes, and the store and other readers never see them. `obj["spec"]` is the same content as plain JSON
+values, under the wire's keys. The two forms are separate copies. Changes of both are sent; if both changed the same
+value, the value in `obj["…"]` wins. Change an item of a list in one form only.
 
 Objects are equal only to themselves, and their repr is their ref. One object belongs to one thread at a time.
 
-`Identity` has the attributes from the head, the metadata that is decoded on arrival. `new_metadata` checks the metadata
-arguments of a new object, so that errors name the argument. `applied_fields` extracts the fields that a field manager
-has applied, with their current values, as client-go's `ExtractX` functions do: managedFields is a tree (FieldsV1) whose
-keys are `f:name` for a field, and for an item of a list `k:{"name":"x"}` by its keys, `v:"x"` by its value, `i:0` by
-its index. An empty tree means the whole value, and `.` the item or map itself. A manager that applies again must send
-all fields that it wants to keep.
+`Identity` has the attributes that come from the head, which is the metadata that is decoded on arrival. `new_metadata`
+checks the metadata arguments of a new object, so that errors name the argument. `applied_fields` extracts the fields
+that a field manager has applied, with their current values, as client-go's `ExtractX` functions do. managedFields is a
+tree (FieldsV1), in which the key `f:name` stands for a field; a list item is identified by its keys (`k:{"name":"x"}`),
+its value (`v:"x"`) or its index (`i:0`). An empty tree means that the whole value is owned; the key `.` means the item
+or map itself. A manager that applies again must send all fields that it wants to keep.
 """
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class Identity:
     _views: dict[str, Any]
 
     def _head(self) -> Head | ObjectMeta:
-        """The metadata view if this reader has one, since it may be changed; else the head decoded on arrival."""
+        """The metadata view if it was decoded, since the view may have changes; otherwise the head decoded on
+        arrival."""
         view: ObjectMeta | None = self._views.get("metadata")
         if view is not None:
             return view
@@ -88,7 +89,7 @@ class Identity:
 
     @property
     def metadata(self) -> ObjectMeta:
-        """A mutable view of the metadata, for this reader. Raises DecodeError."""
+        """A mutable view of this object's metadata. Raises DecodeError."""
         found: ObjectMeta = self._view("metadata")
         return found
 
@@ -113,7 +114,7 @@ class Identity:
 
     @property
     def name_any(self) -> str:
-        """The name, or a new object's `generate_name`; empty without either, and if the metadata cannot be read. For
+        """The name, or a new object's `generate_name`; empty if both are missing or the metadata cannot be read. For
         messages."""
         if name := self.name:
             return name
@@ -166,19 +167,20 @@ class Identity:
 
     @property
     def annotations(self) -> MutableMapping[str, str]:
-        """The object's annotations; empty when it has none. Change them like `labels`. Until the first
-        change each access decodes them, in some µs. Raises DecodeError for malformed annotations."""
+        """The object's annotations; empty when it has none. Change them like `labels`. Until the first change each
+        access decodes the annotations, which takes a few µs. Raises DecodeError for malformed annotations."""
         return EditableMap(self._seldom().annotations or _NO_MAP, self, "annotations")
 
     @property
     def owner_references(self) -> tuple[OwnerReference, ...]:
-        """The owners of this object. Change `metadata.owner_references`; `set_owner` adds an owner."""
+        """The owners of this object. To change them, edit `metadata.owner_references`, or add an owner with
+        `set_owner`."""
         return tuple(self._head().owner_references or ())
 
     @property
     def finalizers(self) -> tuple[str, ...]:
-        """The finalizers: work that must be done before the object can be removed. Change `metadata.finalizers`. See
-        `finalizer`."""
+        """The finalizers: work that must be done before the object can be removed. To change them, edit
+        `metadata.finalizers`. See also `finalizer`."""
         return tuple(self._head().finalizers or ())
 
     @property
@@ -241,14 +243,15 @@ ARGUMENTS = ("name", "namespace", "generate_name", "labels", "annotations", "own
 
 def new_metadata(kind: str, *, name: Any, namespace: Any, generate_name: Any, labels: Any, annotations: Any,
                  owner_references: Any, finalizers: Any) -> ObjectMeta:
-    """The metadata for `Resource`'s arguments. Raises RequestError that names `kind` and the argument."""
+    """The metadata of a new object, from `Resource`'s arguments. Raises RequestError, which names `kind` and the wrong
+    argument."""
     for argument, value in (("name", name), ("namespace", namespace), ("generate_name", generate_name)):
         if value is not None and not isinstance(value, str):
             raise RequestError(f"{kind}({argument}={value!r}): a {type(value).__name__} where text is expected")
     if owner_references is not None and not (isinstance(owner_references, list | tuple) and all(
             isinstance(reference, OwnerReference) for reference in owner_references)):
-        raise RequestError(f"{kind}(owner_references=…): a list of OwnerReference is expected: obj.set_owner(owner), "
-                           "or [owner.owner_ref()]")
+        raise RequestError(f"{kind}(owner_references=…): a list of OwnerReference is expected: call "
+                           "obj.set_owner(owner), or pass [owner.owner_ref()]")
     if finalizers is not None and not (isinstance(finalizers, list | tuple) and all(
             isinstance(finalizer, str) for finalizer in finalizers)):
         raise RequestError(f"{kind}(finalizers=…): a list of texts is expected, not {type(finalizers).__name__}")
@@ -293,9 +296,9 @@ class _MadeHere(Head, frozen=True, gc=False, eq=False, kw_only=True):
 class Resource(Identity, Declaring):
     """The base of every resource class: an object of a kind, whose top-level keys are attributes of the declared types.
 
-    Class keywords: `group`, `version`, `kind`, `plural`, `namespaced`. Fields that a class does not declare are kept:
-    `obj["spec"]` has them, and writing back loses nothing. An object from a store is the reader's own: changing it
-    does not change the store. Its repr is its ref, never its content.
+    Class keywords: `group`, `version`, `kind`, `plural`, `scope`, `subresources`. Fields that a class does not declare
+    are kept: `obj["spec"]` has them, and writing back loses nothing. An object from a store is the reader's own copy:
+    changing the copy does not change the store. An object's repr shows its ref, never its content.
 
     >>> class DeploymentSpec(Struct):
     ...     replicas: int = 1
@@ -361,9 +364,10 @@ class Resource(Identity, Declaring):
         return cls if own == resource else bound_class(cls, resource)
 
     def try_parse(self, kind: type[R]) -> R:
-        """This object, with the reader's changes, as another class of its kind (or a class without a kind).
+        """This object, with the reader's changes, as an instance of another class of its kind (or of a class without a
+        kind).
 
-        Raises RequestError when `kind` has another group or kind, DecodeError for content that does not fit it.
+        Raises RequestError when `kind` has another group or kind, and DecodeError for content that does not fit `kind`.
         """
         cls = kind.of(self.api_resource)
         parsed = cls.from_record(self.to_record(named=False))
@@ -374,7 +378,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def from_record(cls, record: Record) -> Self:
-        """A reader of a stored `record`. Cheap: nothing is decoded."""
+        """Make an object that reads a stored `record`. Cheap, since nothing is decoded yet."""
         self = cls.__new__(cls)
         _put_record(self, record)
         _put_views(self, {})
@@ -382,8 +386,8 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
-        """A reader of one object's JSON, which may have no name yet. A class without a kind (`DynamicObject`) is bound
-        to the object's kind. Raises DecodeError for bad metadata, RequestError when no kind is known."""
+        """Make an object from its JSON, which need not contain a name. A class without a kind (`DynamicObject`) is
+        bound to the object's kind. Raises DecodeError for bad metadata, RequestError when no kind is known."""
         if not hasattr(cls, "api_resource"):
             return cls.of(_kind_in(cls, raw)).from_bytes(raw)
         record = decode_object(raw, cls.api_resource, named=False)
@@ -393,7 +397,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """A reader of an object given as plain JSON values, which are copied. Binds and raises like `from_bytes`."""
+        """Make an object from plain JSON values, which are copied. Binds and raises like `from_bytes`."""
         return cls.from_bytes(encode_plain(content))
 
     @property
@@ -435,9 +439,10 @@ class Resource(Identity, Declaring):
     def set_owner(self, owner: Resource, *, controller: bool = True, block_owner_deletion: bool = True) -> None:
         """Make `owner` own this object, replacing an earlier reference to it.
 
-        An object without a namespace gets its owner's. Raises RequestError when the API forbids the reference, since
-        the garbage collector would delete this object (an owner in another namespace, a namespaced owner of a
-        cluster-scoped object), when another object controls it already, and when `owner` is not an object.
+        An object without a namespace gets its owner's. Raises RequestError when the API forbids the reference (an owner
+        in another namespace, a namespaced owner of a cluster-scoped object), since the garbage collector would delete
+        this object. Also raises RequestError when another object controls this object already, and when `owner` is not
+        an object.
         """
         ownership.set_owner(self, owner, controller=controller, block_owner_deletion=block_owner_deletion)
 
@@ -474,7 +479,7 @@ class Resource(Identity, Declaring):
         return key in self._content()
 
     __iter__ = None
-    """None: objects are not iterable, so that a list of objects is not confused with one. The keys are in
+    """None makes objects not iterable, so that a single object is not mistaken for a list of objects. The keys are in
     `to_dict()`."""
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -486,8 +491,8 @@ class Resource(Identity, Declaring):
         """The object to send: as received, with this reader's changes; always with apiVersion and kind.
 
         Without `defaults` an object that this program created leaves out fields that equal their class's default, at
-        any depth. A new value each time. Raises WriteBackError when a change cannot be merged, DecodeError for bad
-        content, RequestError for values that JSON cannot carry.
+        any depth. Each call returns a new dict. Raises WriteBackError when a change cannot be merged, DecodeError for
+        bad content, RequestError for values that JSON cannot carry.
         """
         codecs = codecs_of(type(self))
         if self._record is None:
@@ -506,7 +511,7 @@ class Resource(Identity, Declaring):
         return encode_plain(self.to_dict(), checked=self.is_checked)
 
     def validate(self) -> None:
-        """Decode all that the class declares, now. Raises DecodeError for the first value that does not fit."""
+        """Decode all declared attributes now. Raises DecodeError for the first value that does not fit."""
         for key in codecs_of(type(self)):
             self._view(key)
 
@@ -542,7 +547,7 @@ class Resource(Identity, Declaring):
             snake = next((known for known in dir(type(self)) if camel(known) == name), None)
             if snake is not None:
                 raise AttributeError(f"{type(self).__name__} has no attribute {name!r}: the attribute is "
-                                     f"{snake!r}; only keys are written as on the wire") from None
+                                     f"{snake!r}; only the keys of plain values are camelCase") from None
             raise AttributeError(self._undeclared(name)) from None
 
     @classmethod

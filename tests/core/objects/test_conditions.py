@@ -57,7 +57,7 @@ def test_conditions_of_other_types_stay_in_place():
 
 @pytest.mark.parametrize("status", [True, False, None, 1])
 def test_a_status_that_is_no_text_is_refused_where_it_is_made(status: Any) -> None:
-    with pytest.raises(RequestError, match=rf'Condition Ready: status={status}: .* "True", "False" or "Unknown"'):
+    with pytest.raises(RequestError, match=rf'Condition Ready: status .* "True", "False" or "Unknown", not {status}$'):
         Condition(type="Ready", status=status)
 
 

@@ -108,7 +108,7 @@ def test_partial_objects_cannot_replace_the_whole() -> None:
 def test_partial_metadata_is_of_the_real_kind() -> None:
     raw = encoded({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata()})
     obj = PartialObjectMeta.of(DEPLOYMENTS).from_bytes(raw)
-    with pytest.raises(AttributeError, match=r"only the metadata of this \w+ is held.*no 'status'"):
+    with pytest.raises(AttributeError, match=r"only the metadata of this \w+ was read.*no 'status'"):
         assert obj.status
     with pytest.raises(AttributeError, match="the attribute is 'resource_version'"):
         assert obj.resourceVersion
