@@ -422,7 +422,7 @@ def test_what_cannot_work_is_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(RequestError):
         await_condition(maps, name, conditions.is_created, timeout=1)
-    with pytest.raises(RequestError, match="which namespace"):
+    with pytest.raises(RequestError, match="a namespace is required"):
         await_condition(Api.all(maps.client, ConfigMap), "a", conditions.is_created, timeout=1)
     for no_time in (0, -1, float("nan"), timedelta(0), None, "1", True):
         for wait in (lambda time: await_condition(maps, "a", conditions.is_created, timeout=time),

@@ -49,8 +49,8 @@ class Selecting(Protocol):
 
 
 def keep_selections(params: Selecting) -> None:
-    """For `__post_init__` of a frozen Struct or dataclass: replace its selectors by forms that are immutable, hashable
-    and comparable by content. Raises RequestError for anything that is not a selector."""
+    """For `__post_init__` of a frozen Struct or dataclass: replace the selectors in `params` with forms that are
+    immutable, hashable and comparable by content. Raises RequestError for anything that is not a selector."""
     keep: Any = force_setattr if isinstance(params, msgspec.Struct) else object.__setattr__
     keep(params, "label_selector", label_selection(params.label_selector))
     keep(params, "field_selector", field_selection(params.field_selector))
@@ -92,7 +92,7 @@ def check_timeout(timeout: Duration | None) -> None:
 
 
 def check_version(version: str | None, match: str | None) -> None:
-    """Raise RequestError for a resourceVersion and a match that cannot be combined."""
+    """Raise RequestError for a resource_version and a resource_version_match that cannot be combined."""
     check_choice("resource_version_match", match, ("NotOlderThan", "Exact"))
     if match is not None and not version:
         raise RequestError(f"resource_version_match={match!r} needs a resource_version")
@@ -135,7 +135,7 @@ def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None
 
 
 IDLE_MARGIN = 5.0
-"""Seconds beyond a watch's timeout after which its silence means that the connection is dead (kube-rs's number)."""
+"""If a watch is silent for this many seconds beyond its timeout, the connection is dead (5 s as in kube-rs)."""
 
 VersionMatch = Literal["NotOlderThan", "Exact"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -175,7 +175,8 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
     label_selector: LabelSelection | None = None
     field_selector: FieldSelection | None = None
     limit: int | None = None
-    """Objects per page. Not sent with resourceVersion "0": caches cannot page, and servers that page skip the cache."""
+    """Objects per page. Not sent with resourceVersion "0": the server's cache cannot page, and a server that pages does
+    not use its cache."""
     continue_token: str | None = None
     timeout: Duration | None = None
     resource_version: str | None = None
@@ -198,7 +199,7 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, resource_version="0", resource_version_match="NotOlderThan")
 
     def page(self, continue_token: str) -> Self:
-        """The page after the one that returned `continue_token`."""
+        """The next page: the page that follows the answer with this `continue_token`."""
         return replace(self, continue_token=continue_token)
 
     def query(self) -> Query:
@@ -207,7 +208,7 @@ class ListParams(msgspec.Struct, frozen=True, kw_only=True):
         yield from timeout_query(self.timeout)
         if self.limit is not None and (self.continue_token or self.resource_version != "0"):
             yield "limit", str(self.limit)
-        if self.continue_token:  # it contains its own version; sending another version is an error
+        if self.continue_token:  # the token contains a version; sending another version is an error
             yield "continue", self.continue_token
             return
         if self.resource_version is not None:
@@ -330,8 +331,8 @@ class PatchParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Preconditions(msgspec.Struct, frozen=True):
-    """Conditions of a deletion: the object must still have this uid and this resourceVersion, as far as they are set.
-    Otherwise the server answers with a conflict.
+    """Conditions of a deletion: the object must still have the uid and the resourceVersion that are set here. Otherwise
+    the server answers with a conflict.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> seen = maps.get("settings")
@@ -343,7 +344,7 @@ class Preconditions(msgspec.Struct, frozen=True):
 
 
 class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of `Api.delete`: how dependents are treated, how long a Pod may take to end, and preconditions.
+    """Options of `Api.delete`: how dependents are treated, how long a Pod may take to terminate, and preconditions.
 
     `grace_period_seconds` 0 deletes at once; None uses the kind's default. `propagation_policy`: `Background`,
     `Foreground` or `Orphan`. The same options may be given to the verb as keywords.
@@ -374,7 +375,7 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def foreground(cls) -> DeleteParams:
-        """Delete the dependents that block their owner's deletion first."""
+        """Delete the object only after the dependents that block their owner's deletion."""
         return cls(propagation_policy="Foreground")
 
     @classmethod
@@ -398,7 +399,8 @@ class DeleteParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's defaults for writes that set no own options: `Client(field_manager=…, field_validation=…, dry_run=…)`.
+    """A client's defaults for writes that do not set these options: `Client(field_manager=…, field_validation=…,
+    dry_run=…)`.
 
     With `dry_run` every write is a dry run: no verb can undo that. Raises RequestError for values that a server would
     refuse.
@@ -454,7 +456,8 @@ def chosen_of_said(given: P | None, kind: type[P], keywords: Mapping[str, Any], 
 
 
 def params_or_default(given: P | None, kind: type[P]) -> P:
-    """The parameters, or the defaults. Raises RequestError for anything else, such as a namespace or a selector."""
+    """The given parameters, or the defaults for None. Raises RequestError for anything else, such as a namespace or a
+    selector."""
     if given is None:
         default: P = _default(kind)  # type: ignore[arg-type] # classes are hashable
         return default
@@ -552,7 +555,7 @@ class Model(Protocol):
 
 
 Body: TypeAlias = K | DynamicObject | Mapping[str, Any] | Model
-"""The body of a write of a kind `K`: an object of it, typed or dynamic, a dict, or an official model."""
+"""The body of a write for the kind `K`: a typed or dynamic object of this kind, a dict, or an official model."""
 
 _MODEL = r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)"
 
@@ -581,7 +584,7 @@ def is_checked(body: Any) -> bool:
 
 
 def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> dict[str, Any]:
-    """`body` as an object of `resource`. Raises RequestError when it has another kind."""
+    """`body` as an object of `resource`. Raises RequestError when `body` has another kind."""
     _check_model(body, resource)
     content = identified_as(plain_body(body, defaults=defaults), resource)
     metadata = content.get("metadata")
@@ -593,8 +596,8 @@ def object_body(body: Any, resource: ApiResource, *, defaults: bool = True) -> d
 def whole_body(body: Any, resource: ApiResource) -> dict[str, Any]:
     """Like `object_body`, for `replace`: raises PartialObjectError for a partial object."""
     if is_partial(body):
-        raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object is held, which "
-                                 "cannot replace the whole: use patch or apply, or get the whole object first")
+        raise PartialObjectError(f"replace {resource.kind} {body.name}: only a part of the object was read, which "
+                                 "cannot replace the whole object: use patch or apply, or get the whole object first")
     return object_body(body, resource)
 
 
@@ -626,8 +629,8 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
     """An object for server-side apply: with apiVersion and kind, and without the fields that the server sets. By
     default `name` is the name in the body.
 
-    managedFields must not be sent. A received object's uid and resourceVersion are removed: they would make the apply
-    fail if the object has changed, but an apply concerns fields, whatever the version.
+    managedFields must not be sent. A received object's uid and resourceVersion are removed: with them the server would
+    refuse the apply if the object has changed, although an apply sets its fields whatever the version.
     """
     content = object_body(body, resource, defaults=defaults)
     held = content.get("metadata") or {}
@@ -645,7 +648,8 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
 
 
 def _check_model(body: Any, resource: ApiResource) -> None:
-    """Raise RequestError for an official model of another kind, by the model's class: its `kind` is rarely set."""
+    """Raise RequestError for an official model of another kind, judged by the model's class, since its `kind` is rarely
+    set."""
     cls = type(body)
     found = re.fullmatch(_MODEL, cls.__name__) if cls.__module__.startswith("kubernetes.") else None
     if found is not None and found[1] != resource.kind:

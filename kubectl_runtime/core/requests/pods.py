@@ -75,7 +75,8 @@ class LogParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttachParams(msgspec.Struct, frozen=True, kw_only=True):
-    """The streams of a process to attach. A terminal (`tty`) has no separate stderr: it writes both to stdout.
+    """The streams of a container's process to attach to. A terminal (`tty`) has no separate stderr: it writes both to
+    stdout.
 
     By default stderr is attached, except with a terminal. Raises RequestError if no stream is attached, and for a
     terminal with stderr.
@@ -159,8 +160,8 @@ def _of_pod(place: Place, name: Named, subresource: str, verb: str, query: Itera
     except RequestError as error:
         raise RequestError(f"{place.words(verb, name, subresource)}: {error}") from None
     if place.namespace is None and place.resource.namespaced:
-        raise RequestError(f"{place.words(verb, named, subresource)}: which namespace? "
-                           "Use Api.namespaced(client, kind, namespace)")
+        raise RequestError(f"{place.words(verb, named, subresource)}: a namespace is required: "
+                           "use Api.namespaced(client, kind, namespace)")
     return Request("GET", path, verb, place.resource, "", place.namespace, named, tuple(query), (("Accept", "*/*"),),
                    None, retry, subresource)
 

@@ -1,14 +1,14 @@
 """The request of each verb, as a value: pure functions from arguments to a `Request`, no I/O.
 
-Path segments are checked and percent-encoded here, once: a segment that is `.` or `..`, or has `/` or `%` in it, would
-be another path for the server or for a proxy before it (the API server allows none of these in a name). The functions
-raise RequestError for requests that the server would always refuse: an empty name, a namespace for a cluster-scoped
-kind, a write without a namespace for a namespaced kind, a body of another kind or name. `name` may be the object
-itself, or its ObjectRef.
+Path segments are checked and percent-encoded here, once: a segment that is `.` or `..`, or contains `/` or `%`, would
+form another path for the server or for a proxy in front of it (the API server allows none of these in a name). The
+functions raise RequestError for requests that the server would always refuse: an empty name, a namespace for a
+cluster-scoped kind, a write without a namespace for a namespaced kind, a body of another kind or name. `name` may be
+the object itself, or its ObjectRef.
 
     segment("a:b", "name")     "a:b"            segment("..", "namespace")    RequestError
-    object_name(place, pod)    the pod's name, if it has the place's kind and namespace; else RequestError
-    checked_label, checked_subdomain    names by the API server's own rules, for manifests
+    object_name(place, pod)    the pod's name, if kind and namespace are those of `place`; else RequestError
+    checked_label, checked_subdomain    check names by the API server's own rules, for manifests
 """
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HasRef(Protocol):
 
 
 Named = str | HasRef | ObjectRef
-"""A name as an argument of a verb: the name, or the object."""
+"""The type of a verb's `name` argument: a name, an object, or an ObjectRef."""
 
 
 def checked_label(text: object, what: str) -> str:
@@ -115,7 +115,7 @@ def segment(text: str, what: str) -> str:
 
 @lru_cache(maxsize=1024)
 def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
-    """The beginning of a kind's paths, and the segment of its plural. Raises RequestError."""
+    """The path prefix of a kind's group and version, and the plural as a path segment. Raises RequestError."""
     version = segment(version, "version")
     root = f"/apis/{segment(group, 'group')}/{version}" if group else f"/api/{version}"
     return root, segment(plural, "plural")
@@ -124,7 +124,7 @@ def kind_root(group: str, version: str, plural: str) -> tuple[str, str]:
 @lru_cache(maxsize=64)
 def encoded_query(query: tuple[tuple[str, str], ...]) -> str:
     """The query string after the `?`. Cached, because a program sends few different queries; queries with continue
-    tokens or the versions of watches do not stay in the cache."""
+    tokens or with a watch's version soon leave the cache."""
     return urlencode(query, quote_via=quote)
 
 
@@ -155,12 +155,12 @@ _READING = frozenset(("GET", "HEAD", "OPTIONS"))
 
 
 class Retry(Enum):
-    """Whether a request may be sent again after a part of it may have been sent and no whole answer was received."""
+    """Whether a request may be sent again if it may have reached the server and no complete answer was received."""
 
     SAFE = "safe"
     """Retry: a repetition has the same effect, whatever became of the first attempt."""
     UNSENT_ONLY = "unsent only"
-    """Do not retry, unless the request was not sent at all, or was refused unread."""
+    """Retry only if the request was not sent at all, or if the server refused it without reading it."""
     NEVER = "never"
     """Do not retry: the caller has its own backoff, and must see every failure."""
 
@@ -278,7 +278,8 @@ class _Preconditions(msgspec.Struct, rename="camel"):
 
 
 class _Content(msgspec.Struct, rename="camel"):
-    """The parts of a body (an object, DeleteOptions, or an Eviction) that decide whether it may be sent again."""
+    """The parts of a body (an object, DeleteOptions, or an Eviction) that decide whether the request may be sent
+    again."""
 
     metadata: _Metadata | None = None
     preconditions: _Preconditions | None = None
@@ -347,7 +348,8 @@ def list_(place: Place, params: ListParams | None = None, *, retry: Retry | None
 
 def watch(place: Place, params: WatchParams | None = None, resource_version: str | None = None, *,
           retry: Retry | None = None) -> Request:
-    """The request for a watch from a version on; None or "0" begins with events for the existing objects."""
+    """The request for a watch that begins at `resource_version`; with None or "0" it begins with events for the
+    existing objects."""
     chosen = params_or_default(params, WatchParams)
     version = (("resourceVersion", resource_version),) if resource_version else ()
     request = _on_kind(place, "GET", "watch", query=(("watch", "true"), *chosen.query(), *version), many=True,
@@ -375,7 +377,7 @@ def create(place: Place, body: Any, params: PostParams | None = None, *, name: N
 
 def replace(place: Place, body: Any, params: PostParams | None = None, *, subresource: str | None = None,
             name: Named | None = None) -> Request:
-    """Replace an object by `body`. The resourceVersion in `body` guards against lost updates."""
+    """Replace an object with `body`. The resourceVersion in `body` guards against lost updates."""
     content = bodies.plain_body(body) if subresource not in (None, "status") else \
         _placed(place, bodies.whole_body(body, place.resource), "replace")
     own_name = (content.get("metadata") or {}).get("name")
@@ -407,10 +409,10 @@ def patch(place: Place, name: Named, patch: Patch, params: PatchParams | None = 
 
 def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | None = None, name: Named | None = None,
           defaults: bool = False, kind: ApiResource | None = None, only: Mapping[str, str] | None = None) -> Request:
-    """Server-side apply of `body`, by default under its own name. Without `defaults` a typed object that this program
-    created leaves out fields that equal their class's default. `kind`: the kind of the body, if it is not the place's
-    (a Scale). `only`: the `uid` or `resourceVersion` that the object must have; if it differs, the server answers 409
-    or 422."""
+    """Server-side apply of `body`; `name` is by default the name in the body. Without `defaults` a typed object that
+    this program created leaves out fields that equal their class's default. `kind` is the body's kind, if the body is
+    not of the kind in `place` (a Scale). `only` is the `uid` or `resourceVersion` that the object must have; if the
+    object has another, the server answers 409 or 422."""
     check_flag("defaults", defaults)
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
@@ -462,7 +464,7 @@ def _placed(place: Place, content: dict[str, Any], verb: str) -> dict[str, Any]:
         raise RequestError(f"{operation}: {place.resource.kind} is cluster-scoped, "
                            f"but the body names namespace {named!r}")
     if place.namespace is None:
-        raise RequestError(f"{operation}: which namespace? Use Api.namespaced(client, kind, namespace) to write")
+        raise RequestError(f"{operation}: a namespace is required: use Api.namespaced(client, kind, namespace)")
     raise RequestError(f"{operation}: the body is in namespace {named!r}, but the request is for namespace "
                        f"{place.namespace!r}")
 
@@ -476,8 +478,8 @@ def _on_object(place: Place, method: str, verb: str, name: Named, subresource: s
     except RequestError as error:
         raise RequestError(f"{place.words(verb, name, subresource)}: {error}") from None
     if place.namespace is None and place.resource.namespaced:
-        raise RequestError(f"{place.words(verb, named, subresource)}: which namespace? "
-                           "Use Api.namespaced(client, kind, namespace)")
+        raise RequestError(f"{place.words(verb, named, subresource)}: a namespace is required: "
+                           "use Api.namespaced(client, kind, namespace)")
     return Request(method, path, verb, place.resource, "", place.namespace, named, tuple(query),
                    _headers(place, body, content_type, many=False), body, None, subresource)
 

@@ -111,7 +111,7 @@ def test_what_is_no_parameters_is_named() -> None:
 def test_an_object_of_a_namespaced_kind_needs_a_namespace() -> None:
     for verb in (lambda: build.get(Place(PODS), "a"),
                   lambda: build.create(Place(PODS), {"metadata": {"name": "a"}})):
-        with pytest.raises(RequestError, match="which namespace"):
+        with pytest.raises(RequestError, match="a namespace is required"):
             verb()
 
 
