@@ -1,4 +1,4 @@
 """Kubernetes objects, references, parameters, requests and errors as values.
 
-Pure values and functions: no I/O, no threads are started here, and msgspec is the only third-party package.
+This package does no I/O, starts no threads, and imports no third-party package except msgspec.
 """

@@ -7,9 +7,9 @@ A `StopToken` lets one thread stop others at once:
     stopped  nothing                              returns True at once
 
 Callbacks are for code that cannot check the token: a thread blocked in a socket read is woken by a callback that shuts
-the socket down. They run in the thread that calls `set`, outside the lock, in the order of their registration, and must
-be short. Their exceptions are logged. Only a KeyboardInterrupt in the main thread is raised again, after all callbacks
-were called, because it is not the callback's own.
+the socket down. Callbacks run in the thread that calls `set`, outside the lock, in the order of their registration, and
+must be short. Their exceptions are logged. Only a KeyboardInterrupt in the main thread is raised again, after all
+callbacks were called: the user caused it, not the callback.
 
 A `RunScope` describes the work that a thread does for a controller: the run, the tokens that end its calls, the fences
 that check its writes.
@@ -24,9 +24,9 @@ that check its writes.
 
 One context variable holds the scope. Until a scope is left, it applies to the thread that entered it, and to copies of
 that context (`contextvars.copy_context`, `asyncio.to_thread`). A thread that is merely started within a scope does not
-belong to it, on any Python version: otherwise a thread of a user's pool would work for the run that happened to start
-the thread. Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build without the GIL or under
-`-X thread_inherit_context`, it has a copy of its starter's context, which is ignored (see `_inherited`).
+belong to it, on any Python version: otherwise a thread of a user's pool would count as part of the run that happened to
+start the thread. Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build without the GIL or under
+`-X thread_inherit_context`, it has a copy of its starter's context; a scope in that copy is ignored (see `_inherited`).
 """
 from __future__ import annotations
 
@@ -115,9 +115,10 @@ class StopToken:
             return self._stopped
 
     def on_set(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the token is set (at once if it is already); returns a function that removes it."""
+        """Call `callback` when the token is set (at once if it is already set); returns a function that removes the
+        callback."""
         key = object()
-        with self._lock:  # the condition's lock, taken directly: each call over the network comes here twice
+        with self._lock:  # the condition's lock, taken directly, because each network call runs this twice
             stopped = self._stopped
             if not stopped:
                 self._callbacks[key] = callback
@@ -149,7 +150,8 @@ def _call(callbacks: Iterable[Callable[[], None]]) -> None:
 
 
 class FirstOf(StopToken):
-    """A token that is set when one of several tokens is set. It costs nothing until a wait or a registered callback."""
+    """A token that is set when one of several tokens is set. A FirstOf costs nothing until `wait` or `on_set` is
+    called."""
 
     def __init__(self, *tokens: StopToken, clock: Clock | None = None) -> None:
         """`clock`: for waits with a timeout; by default the clock of the first token."""
@@ -200,12 +202,12 @@ class FirstOf(StopToken):
 
 
 class ScopedRun(Protocol):
-    """The interface of a run for modules other than the queue."""
+    """The methods of a run that modules other than the queue call."""
 
     key: Key
     triggered_itself: bool
     latest: Any
-    """The record of the run's object after this run's last write of it; None without such a write."""
+    """The record of the run's object after this run's last write of it; None if the run has not written the object."""
 
     def begins_write(self, ref: ObjectRef | None) -> None:
         """A write of `ref` (None for a new object) is about to be sent."""
@@ -303,8 +305,8 @@ def enter_scope(scope: RunScope) -> Token[RunScope | None]:
 
 
 def leave_scope(entered: Token[RunScope | None]) -> None:
-    """Restore the scope that applied before `enter_scope`. The left scope is over, here and in copies of the context.
-    Call this in the context that entered the scope."""
+    """Restore the scope that applied before `enter_scope`. The left scope no longer applies, here or in copies of the
+    context. Call this in the context that entered the scope."""
     scope = _get()
     if scope is not None:
         scope.over = True
@@ -312,7 +314,7 @@ def leave_scope(entered: Token[RunScope | None]) -> None:
 
 
 def current_scope() -> RunScope | None:
-    """The scope that this thread works for; None without one."""
+    """The scope that this thread works for, or None."""
     scope = _get()
     while scope is not None and scope.over:
         scope = scope.outer
@@ -386,7 +388,7 @@ def current_run() -> ScopedRun | None:
 
 
 def current_trace() -> Trace | None:
-    """The trace of the run that this thread works for, which may be over."""
+    """The trace of the run that this thread works for, or None; the run may have ended."""
     scope = current_scope()
     return None if scope is None else scope.trace
 
@@ -398,18 +400,18 @@ def stray_trace() -> Trace | None:
 
 
 def scoped_stop() -> StopToken | None:
-    """The token that ends the reads and waits of this thread; None without one."""
+    """The token that ends the reads and waits of this thread; None if no scope sets one."""
     scope = current_scope()
     return None if scope is None else scope.stop
 
 
 def scoped_cut() -> StopToken | None:
-    """The token that ends the writes of this thread; None without one."""
+    """The token that ends the writes of this thread; None if no scope sets one."""
     scope = current_scope()
     return None if scope is None else scope.cut
 
 
 def with_scope(stop: StopToken, clock: Clock) -> StopToken:
-    """`stop` itself; within a run, a token that is set when `stop` is set or the run must end."""
+    """Outside a run `stop` itself; within a run, a token that is set when `stop` is set or the run must end."""
     scoped = scoped_stop()
     return stop if scoped is None else FirstOf(stop, scoped, clock=clock)
