@@ -2,22 +2,22 @@
 
 `apply_manifests` first applies Namespaces and CRDs and waits until the Namespaces are active and each version of the
 CRDs is served. Then it applies everything else in the order of the source, webhook configurations last. With `wait` it
-waits for everything that can become ready (see readiness.py). If some API servers of a cluster do not know a kind yet,
-the call is retried. If an object is still being deleted, the applied state would be deleted with it; therefore, after
-all other objects are applied, `apply_manifests` waits until that object is gone and applies it again. One deadline
-covers all of this.
+waits for everything that can become ready (see readiness.py). A cluster may have several API servers; a request to a
+server that does not know a kind yet is retried. If an object is still being deleted, the applied state would be deleted
+with it; therefore, after all other objects are applied, `apply_manifests` waits until that object is gone and applies
+it again. One deadline covers all of this.
 
-`delete_manifests` deletes in reverse order: first everything except Namespaces and CRDs, the last of the source first;
-then the CRDs, then the Namespaces, so that finalizers can still do their work.
+`delete_manifests` deletes in reverse order: first everything except Namespaces and CRDs, from the last object of the
+source to the first; then the CRDs, then the Namespaces, so that finalizers can still do their work.
 
 `diff_manifests` works like `kubectl diff --server-side`: each object is applied in a dry run, with the server's
-defaults, rules and admission, and the response is compared with the stored object. An object whose namespace or CRD
-comes with the same set is shown as new and marked as unchecked.
+defaults, rules and admission, and the response is compared with the stored object. An object whose namespace or CRD is
+created by the same set is shown as new and marked as unchecked.
 
 Differences are unified diffs of YAML without the fields that only the server writes: managedFields, uid,
 resourceVersion, generation, creationTimestamp, selfLink, and the status of kinds with a status subresource. Values of
-Secrets, and annotations in which kubectl keeps a copy of them, are shown as stars, as in kubectl: `***`, or `***
-(before)` and `*** (after)` where they differ.
+Secrets, and annotations in which kubectl stores a copy of these values, are shown as stars, as in kubectl: `***`, or
+`*** (before)` and `*** (after)` where they differ.
 """
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ _STARS, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 
 def comparable(content: Mapping[str, Any], *, status: bool) -> dict[str, Any]:
-    """An object without the fields that only the server writes. `status`: whether the status is such a field."""
+    """An object without the fields that only the server writes. `status` says whether the status is one of these
+    fields."""
     kept = {key: value for key, value in content.items() if not (status and key == "status")}
     metadata = content.get("metadata")
     if isinstance(metadata, Mapping):
@@ -112,7 +113,7 @@ def diff_manifests(client: Client, source: Manifests, *, field_manager: str, nam
 
     Fields that only the server writes (managedFields, uid, resourceVersion, generation, creationTimestamp, status) are
     left out; the values of Secrets are stars. `stop` and exceptions are as for `apply_manifests`; conflicts between
-    field managers are failures, too. Blocks for two calls per object. Needs the verbs get, create and patch.
+    field managers are failures, too. Blocks for two requests per object. Needs the verbs get, create and patch.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {color: red}"
     >>> print(diff_manifests(client, text, field_manager="me", namespace="default", force=True).difference)
@@ -155,7 +156,7 @@ def _comes_with_the_set(run: ManifestRun, placed: Placed, error: ApiError) -> bo
 T = TypeVar("T")
 
 PREPARATION = 60.0
-"""Seconds to wait for Namespaces, CRDs and objects that are still being deleted, if there is no `wait`."""
+"""Seconds to wait for Namespaces, CRDs and objects that are still being deleted, if `wait` is not given."""
 _PAUSE = 0.2
 """Seconds until a request for an unknown kind is retried."""
 
@@ -169,8 +170,8 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
         apply_manifests(client, "deploy/", field_manager="release", wait=300)
 
     `source`: a file or folder (`str` or `Path`), ``-`` for standard input, a text of YAML or JSON, a resource object or
-    dict, or an iterable of these; `recursive` includes subfolders. `namespace`: the namespace of objects without one;
-    by default the client's own. `force` takes over fields of other managers.
+    dict, or an iterable of these; `recursive` includes subfolders. `namespace`: the namespace for objects that name
+    none; by default the client's. `force` takes over fields of other managers.
 
     `wait`: block until all objects are ready, for at most this total time (seconds or `timedelta`), counted from the
     call. Ready means: Deployments, StatefulSets and DaemonSets rolled out, ReplicaSets and ReplicationControllers with
@@ -184,10 +185,10 @@ def apply_manifests(client: Client, source: Manifests, *, field_manager: str, na
 
     Raises, before anything is sent, ManifestError and OSError for unreadable manifests, RequestError for objects
     without kind or name and for duplicates, and what discovery raises. After a failure the other objects are still
-    tried; all failures are raised together at the end as ManifestsFailed, with the report and the place of each object.
-    Calls are retried as usual and end within the client's deadline, even if that is later than `wait`. Needs the verbs
-    get, create and patch; with `wait` also list and watch, and list on pods to explain why Pods do not run. Each call
-    uses one thread; calls may run concurrently.
+    tried; all failures are raised together at the end as ManifestsFailed, with the report and each object's position in
+    the source. Calls are retried as usual and end within the client's deadline, even if that is later than `wait`.
+    Needs the verbs get, create and patch; with `wait` also list and watch, and list on pods to explain why Pods do not
+    run. Each call of the function uses one thread, and several calls may run concurrently.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}"
     >>> report = apply_manifests(client, text, field_manager="release", namespace="default", progress=False)
@@ -265,11 +266,12 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
         delete_manifests(client, "deploy/")
 
     Only kind, name and namespace of the manifests are used. `wait`: the most time for all objects together (seconds or
-    `timedelta`), counted from the call; None only requests the deletions. `params`: the options of each deletion. An
-    object that does not exist, or whose kind comes with a missing CRD of the set, is not an error. `source`,
-    `namespace`, `recursive`, `progress`, `stop` and the exceptions are as for `apply_manifests`. ManifestsFailed, at
-    the end, names the objects whose deletion was refused or that still exist, and the finalizers that hold them. Each
-    object is read first, and the deletion is bound to its uid. Needs the verbs list and delete; with `wait` also watch.
+    `timedelta`), counted from the call; None only requests the deletions. `params`: the options of each deletion. It is
+    not an error if an object does not exist, or if its kind is not served because the kind's CRD, also in the set, does
+    not exist. `source`, `namespace`, `recursive`, `progress`, `stop` and the exceptions are as for `apply_manifests`.
+    ManifestsFailed, at the end, names the objects whose deletion was refused or that still exist, and the finalizers
+    that hold them. Each object is read first, and the deletion is bound to its uid. Needs the verbs list and delete;
+    with `wait` also watch.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}"
     >>> report = delete_manifests(client, text, namespace="default", progress=False)

@@ -2,17 +2,18 @@
 
 The Node is cordoned, and its Pods are classified before the first eviction:
 
-- an unfinished Pod of a DaemonSet stays with ignore_daemonsets, and is refused otherwise; if the DaemonSet no longer
-  exists, the Pod counts as a Pod without a controller
+- an unfinished Pod of a DaemonSet stays if `ignore_daemonsets` is set, and is refused otherwise; if the DaemonSet no
+  longer exists, the Pod counts as a Pod without a controller
 - a mirror of a static Pod stays
-- an unfinished Pod with an emptyDir is evicted with delete_emptydir_data, and refused otherwise
-- an unfinished Pod without a controller is evicted with force, and refused otherwise
+- an unfinished Pod with an emptyDir is evicted if `delete_emptydir_data` is set, and refused otherwise
+- an unfinished Pod without a controller is evicted if `force` is set, and refused otherwise
 - any other Pod is evicted
 
-If a Pod is refused, nothing is evicted, and DrainError is raised. Otherwise the response to each eviction decides.
-After success, `drain` waits until the Pod is gone or replaced. 404 means that the Pod is gone. After 429 (a disruption
-budget), 5xx, no response, or an error because the namespace is terminating, the eviction is retried after 5 s while
-time is left. Any other error fails this Pod only.
+If a Pod is refused, nothing is evicted, and DrainError is raised. Otherwise `drain` requests each Pod's eviction, and
+the server's response decides what follows. If it is a success, `drain` waits until the Pod is gone or replaced. 404
+means that the Pod is gone. After 429 (a disruption budget), 5xx, no response, or an error because the namespace is
+terminating, the eviction is retried after 5 s while time is left. After any other error the outcome of this Pod is
+FAILED; the other Pods are still evicted.
 
 The rules are those of kubectl 1.32, `k8s.io/kubectl/pkg/drain`. Everything runs in the caller's thread; Pods take
 turns, so that a waiting Pod delays no other.
@@ -120,14 +121,14 @@ class DrainError(KubeError):
 def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemonsets: bool = False,
           delete_emptydir_data: bool = False, force: bool = False, grace_period_seconds: int | None = None,
           pod_selector: LabelSelection | None = None, stop: StopToken | None = None) -> DrainReport:
-    """Cordon `node`, evict its Pods, and block until they are gone. Returns the outcome of each.
+    """Cordon `node`, evict its Pods, and block until they are gone. Returns the outcome of each Pod.
 
     `timeout`: the longest time (None: unlimited). As for `kubectl drain`, some Pods are refused unless you allow it:
     Pods of a DaemonSet (`ignore_daemonsets` leaves them in place), with emptyDir volumes (`delete_emptydir_data`), and
-    without a controller (`force`). `grace_period_seconds` replaces each Pod's own. `pod_selector`: only these Pods.
-    Raises DrainError, with a report, when a Pod is refused, when an eviction fails, when the time is up, and when
-    `stop` is set; ApiError for a Node that does not exist; RequestError, before anything is sent, for a timeout that is
-    not above 0. Thread-safe.
+    without a controller (`force`). `grace_period_seconds` replaces each Pod's own. `pod_selector` limits the drain to
+    the Pods that it selects. Raises DrainError, with a report, when a Pod is refused, when an eviction fails, when the
+    time is up, and when `stop` is set; ApiError for a Node that does not exist; RequestError, before anything is sent,
+    for a timeout that is not above 0. Thread-safe.
 
     >>> _ = Api.all(client, Node).create(Node(name="node-1"))
     >>> drain(client, "node-1", timeout=10).pods
@@ -222,7 +223,7 @@ class _Flags:
 
 
 class _Evicted:
-    """One Pod of a drain, which is first to be evicted and then to be gone. `due`: the time of its next step."""
+    """One Pod of a drain. It must first be evicted, and then disappear. `due`: the time of its next step."""
 
     def __init__(self, client: Client, pod: DynamicObject, grace: int | None) -> None:
         self.ref, self.uid, self.reason = pod.ref, pod.uid, "its eviction was not requested yet"
@@ -236,7 +237,8 @@ class _Evicted:
         return DrainedPod(self.ref, self.outcome, self.reason)
 
     def step(self, now: float) -> None:
-        """Take a turn. Errors of the network or the server are retried; a refusal by the server is the outcome."""
+        """Take this Pod's next step. Errors of the network or the server are retried; a refusal by the server is the
+        outcome."""
         try:
             self._turn(now)
         except KindNotServedError as error:

@@ -1,12 +1,12 @@
 """`ManifestRun`: a set of manifests, and the code that applying, comparing and deleting have in common.
 
-A run finds the kind of each object (in the CRDs of the set, or by discovery) and calls the function of the verb. After
-a failure it tries the next object. If the server or the credentials do not respond, or a stop is requested, it skips
-the rest. Not thread-safe.
+A run finds the kind of each object (in the CRDs of the set, or by discovery) and calls the function that carries out
+the verb. After a failure the run continues with the next object. If the server does not respond, credentials cannot be
+obtained, or a stop is requested, it skips the remaining objects. Not thread-safe.
 
 A set is read before anything is sent. Namespaces come first, then CustomResourceDefinitions, then everything else in
-the order of the source, webhook configurations last. Errors that need no server are reported for all objects at once:
-no kind, no name, duplicates (the second apply would remove what the first has set).
+the order of the source, webhook configurations last. Errors that can be found without the server are reported for all
+objects at once: no kind, no name, duplicates (the second apply would remove what the first has set).
 """
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from kubectl_runtime.runtime.logs import said
 class Item:
     """One object of a set. `namespace` is the namespace in the manifest, or empty."""
 
-    content: Mapping[str, Any] = field(repr=False)  # it may be a Secret
+    content: Mapping[str, Any] = field(repr=False)  # the object may be a Secret
     place: str
     gvk: GroupVersionKind
     name: str
@@ -51,22 +51,23 @@ class Item:
 
     @property
     def is_crd(self) -> bool:
-        """Whether it is a CustomResourceDefinition."""
+        """Whether the object is a CustomResourceDefinition."""
         return self.gvk.kind == "CustomResourceDefinition" and self.gvk.group == "apiextensions.k8s.io"
 
     @property
     def is_namespace(self) -> bool:
-        """Whether it is a Namespace."""
+        """Whether the object is a Namespace."""
         return self.gvk.kind == "Namespace" and not self.gvk.group
 
     @property
     def is_configuration(self) -> bool:
-        """Whether it makes the API server call a webhook before it stores an object."""
+        """Whether the object is a webhook configuration, which makes the API server call a webhook before it stores
+        objects."""
         return self.gvk.group == "admissionregistration.k8s.io" and self.gvk.kind.endswith("WebhookConfiguration")
 
     @property
     def comes_first(self) -> bool:
-        """Whether other objects may depend on it: a Namespace or a CustomResourceDefinition."""
+        """Whether other objects may depend on the object: it is a Namespace or a CustomResourceDefinition."""
         return self.is_namespace or self.is_crd
 
 
@@ -104,7 +105,8 @@ def other_ones(items: Iterable[Item]) -> list[Item]:
 
 
 def kinds_to_come(items: Iterable[Item]) -> Iterator[ServedKind]:
-    """The kinds that the CRDs of the set define. Errors in a CRD are left to the server."""
+    """The kinds that the CRDs of the set define. An invalid CRD raises no error here: the server will report the
+    error."""
     for item in items:
         if not item.is_crd:
             continue
@@ -123,7 +125,7 @@ def kinds_to_come(items: Iterable[Item]) -> Iterator[ServedKind]:
 def _item(content: Mapping[str, Any], place: str) -> Item:
     kind, api_version, metadata = content.get("kind"), content.get("apiVersion"), content.get("metadata")
     if not (isinstance(kind, str) and kind and isinstance(api_version, str) and api_version):
-        raise RequestError("an object needs an apiVersion and a kind, both texts")
+        raise RequestError("an object needs an apiVersion and a kind, both as text")
     gvk = GroupVersionKind.parse(api_version, kind)
     if not isinstance(metadata, Mapping):
         raise RequestError(f"a {kind} needs metadata with a name")
@@ -131,7 +133,7 @@ def _item(content: Mapping[str, Any], place: str) -> Item:
     if not name and metadata.get("generateName"):
         raise RequestError(f"a {kind} with a generateName would be a new object each time: give it a name")
     if not (isinstance(name, str) and name and isinstance(namespace, str)):
-        raise RequestError(f"a {kind} needs a name, and its name and namespace are texts: is there a number to quote?")
+        raise RequestError(f"a {kind} needs a name; name and namespace must be text: quote a number, as in '5'")
     return Item(content, place, gvk, name, namespace)
 
 
@@ -164,7 +166,7 @@ class Placed:
 
 
 class ManifestRun:
-    """One run of a verb over a set. A context manager, which ends the progress line."""
+    """One run of a verb over a set. A context manager, which erases the progress line when it exits."""
 
     def __init__(self, client: Client, verb: str, source: Manifests, *, namespace: str | None, recursive: bool,
                  timeout: Duration, progress: TextIO | bool, stop: StopToken | None) -> None:
@@ -179,7 +181,7 @@ class ManifestRun:
         self.stop = stop
         self.progress = Progress(progress)
         self.outcomes: dict[Item, ManifestOutcome] = {}
-        self.served: set[GroupVersionKind] = set()  # kinds of the set that are known to be served
+        self.served: set[GroupVersionKind] = set()  # the set's kinds that are known to be served
         self.namespaces_to_come = {item.name for item in self.items if item.is_namespace}
         self._to_come = {kind.resource.gvk: kind for kind in kinds_to_come(self.items)}
         self._discovery = Discovery(client)
@@ -207,7 +209,7 @@ class ManifestRun:
         return went_well
 
     def await_each(self, placed: Sequence[tuple[Placed, Missing]], word: str) -> list[Placed]:
-        """Wait for these objects; returns those that became `word`."""
+        """Wait for these objects; returns the objects that reached the goal `word` (such as ready or gone)."""
         by_wait = {Wait(one.api, one.ref, missing, word): one for one, missing in placed}
         came = []
         for wait, error in await_all(list(by_wait), self.left, self.stop, self.progress):
@@ -234,7 +236,7 @@ class ManifestRun:
         return report
 
     def place(self, item: Item, *, ask: bool = True) -> Placed:
-        """Find the Api of an object. `ask`: if the server did not have the kind before, ask again. Raises
+        """Find the Api of an object. With `ask`, a kind that the server did not serve before is looked up again. Raises
         DiscoveryError for a kind that does not exist."""
         to_come = self._to_come.get(item.gvk)
         kind = to_come or self._served(item.gvk, ask)
@@ -256,8 +258,8 @@ class ManifestRun:
                     return kind
         others = sorted({kind.resource.api_version for kind in self._discovery.kinds()
                          if kind.resource.kind == gvk.kind})
-        hint = f"there is one in {', '.join(others)}" if others else "is its CRD installed, or a part of the set?"
-        raise DiscoveryError(f"the server has no kind {gvk.kind} in {gvk.api_version}; {hint}")
+        hint = f"use {' or '.join(others)}" if others else "install its CRD, or add the CRD to the manifests"
+        raise DiscoveryError(f"the server does not serve the kind {gvk.kind} in {gvk.api_version}: {hint}")
 
     def _unplaced(self, item: Item, action: ManifestAction, error: KubeError | None) -> ManifestOutcome:
         """The outcome of an object whose kind may be unknown."""

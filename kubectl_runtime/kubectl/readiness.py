@@ -1,4 +1,5 @@
-"""Readiness of applied objects, as functions that return the reason why an object is not ready; empty when it is ready.
+"""Readiness of applied objects, as functions that return the reason why an object is not ready, or an empty text if it
+is ready.
 
 Workloads are ready by the rules of `kubectl_runtime.runtime.conditions`. Other kinds are ready at once, or when a given
 condition is met.
@@ -13,7 +14,8 @@ with the last seen state of each object.
 
     deployments web: 0 of 1 updated replicas are available; Pod web-7d9f: main: ImagePullBackOff: manifest unknown
 
-It is best effort at the end of a failed wait: without permission to list Pods, or without a response, nothing is added.
+The explanation is best effort at the end of a failed wait: without permission to list Pods, or without a response,
+nothing is added.
 """
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ _REMAINING = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersio
 
 
 def is_namespace(obj: Any) -> bool:
-    """Whether it is a Namespace."""
+    """Whether the object is a Namespace."""
     resource = obj.api_resource
     return resource.kind == "Namespace" and not resource.group
 
@@ -84,7 +86,7 @@ def held_by(obj: Any) -> str:
 
 def is_active(obj: Any) -> str:
     """The reason why no objects can be created in a Namespace yet; empty when it is active."""
-    phase = part_of(obj, "status").get("phase") or "nothing yet"
+    phase = part_of(obj, "status").get("phase") or "not set yet"
     return ABSENT if obj is None else "" if phase == "Active" else f"its phase is {phase}"
 
 
@@ -110,9 +112,9 @@ def _by_condition(condition: Condition) -> Missing:
 
 PODS = ApiResource("", "v1", "Pod", "pods")
 MOST_PODS = 50
-"""The most Pods to check: the Pods of one workload mostly share one problem, so these are enough."""
+"""The maximum number of Pods to check, which is enough because a workload's Pods mostly share one problem."""
 MOST_NAMED = 3
-"""The most problems to report."""
+"""The maximum number of problems to report."""
 PATIENCE = 5.0
 """Seconds for the call that lists the Pods."""
 
@@ -182,12 +184,12 @@ def _said(reason: Any, message: Any) -> str:
 
 
 ROUND = 5.0
-"""The most seconds between two checks of every object."""
+"""The maximum number of seconds between two checks of an object."""
 
 
 @dataclass(slots=True, eq=False)
 class Wait:
-    """The wait for one object: what it lacks, and the word for the goal (ready, gone)."""
+    """The wait for one object: what the object lacks, and the word for the goal (ready, gone)."""
 
     api: Api[Any]
     ref: ObjectRef
@@ -196,24 +198,25 @@ class Wait:
     why: str = "it was not read yet"
     seen: Any = None
     took_time: bool = False
-    """Whether something was missing at the first check."""
+    """Whether something was missing at any check so far."""
 
     def is_over(self, obj: Any) -> bool:
-        """Whether nothing is missing, as a condition. Raises NeverReady, also if the caller's condition raises."""
+        """The condition that the wait is for: whether nothing is missing. Raises NeverReady, also if the caller's
+        condition raises."""
         self.seen = obj
         try:
             self.why = self.missing(obj)
         except KubeError:
             raise
         except Exception as error:
-            raise NeverReady(f"the condition that was waited for raised {type(error).__name__}: {error}") from error
+            raise NeverReady(f"the awaited condition raised {type(error).__name__}: {error}") from error
         self.took_time = self.took_time or bool(self.why)
         return not self.why
 
 
 def await_all(waits: Sequence[Wait], left: TimeLeft, stop: StopToken | None, progress: Progress
               ) -> Iterator[tuple[Wait, KubeError | None]]:
-    """Yield each wait as it ends, with its error if it failed. Blocks at most until the time `left` is over."""
+    """Yield each wait as it ends, with its error if it failed. Blocks at most for the time in `left`."""
     pending = list(waits)
     while pending:
         for wait in list(pending):

@@ -20,8 +20,8 @@ from kubectl_runtime.core.meta.gvk import ObjectRef
 from kubectl_runtime.runtime.logs import said
 
 ManifestAction = Literal["created", "updated", "unchanged", "deleted", "absent", "failed", "skipped"]
-"""absent: the object to delete does not exist. skipped: the object was not tried, because the server did not respond or
-a stop was requested."""
+"""`absent` means that the object to delete does not exist. `skipped` means that the object was not tried, because the
+server did not respond or a stop was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class ManifestOutcome:
     """The position in the source: ``deploy/web.yaml, document 2, line 14``."""
     action: ManifestAction
     ready: bool | None = None
-    """Whether the object became ready, or was deleted; None without a wait."""
+    """Whether the object became ready, or was deleted; None if `wait` was not given."""
     difference: str = ""
     """In a dry run, a unified diff of YAML from the stored object to the result; empty when they are equal."""
     checked: bool = True
-    """False in a dry run if the server cannot check the object yet: its namespace or CRD comes with the same set."""
+    """False in a dry run if the server cannot check the object yet: its namespace or CRD is created by the same set."""
     error: KubeError | None = None
 
     def __str__(self) -> str:
@@ -59,8 +59,8 @@ class ManifestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ManifestReport:
-    r"""The outcomes of a set of manifests, in the order of the source. Iterates over the outcomes; as text, one line
-    each.
+    r"""The outcomes of a set of manifests, in the order of the source. Iterates over the outcomes; its text has one
+    line for each of them.
 
     >>> text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}"
     >>> report = diff_manifests(client, text, field_manager="me")
@@ -132,7 +132,7 @@ class Progress:
         self._shown = ""
 
     def done(self, text: str) -> None:
-        """Write a line for a finished object, which stays."""
+        """Write a permanent line for a finished object."""
         self._wipe()
         self._write(_printable(text) + "\n")
 
@@ -163,7 +163,7 @@ class Progress:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, ValueError):  # a broken pipe, a closed stream, or a text that it cannot encode
+        except (OSError, ValueError):  # a broken pipe, a closed stream, or text that the stream cannot encode
             self._stream = None
 
     def _is_terminal(self) -> bool:

@@ -283,16 +283,16 @@ spec: {containers: []}
     head, pod, gizmo, old = str(caught.value).splitlines()
     assert head == "apply: 3 of 5 objects failed"
     assert pod.startswith("  Pod default/bad (the YAML text, document 2, line 4): apply pods default/bad: ")
-    assert gizmo == ("  Gizmo g (the YAML text, document 3, line 9): the server has no kind Gizmo in example.org/v1; "
-                     "is its CRD installed, or a part of the set?")
-    assert old.endswith("the server has no kind Deployment in apps/v1beta1; there is one in apps/v1")
+    assert gizmo == ("  Gizmo g (the YAML text, document 3, line 9): the server does not serve the kind Gizmo in "
+                     "example.org/v1: install its CRD, or add the CRD to the manifests")
+    assert old.endswith("the server does not serve the kind Deployment in apps/v1beta1: use apps/v1")
     assert isinstance(caught.value.report.failed[1].error, DiscoveryError)
 
 
 @pytest.mark.parametrize(("source", "said"), [
     ([config_map("a"), {"kind": "ConfigMap"}], "object 2: an object needs an apiVersion and a kind"),
     ([{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "a-"}}], "object 1: a Pod with a generateName"),
-    ([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 5}}], "is there a number to quote"),
+    ([{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": 5}}], "quote a number"),
     ([{"apiVersion": "v1", "kind": "Pod"}], "object 1: a Pod needs metadata"),
     ([{"apiVersion": "a/b/c", "kind": "Pod", "metadata": {"name": "a"}}], "object 1: malformed apiVersion"),
     ([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}},

@@ -49,7 +49,7 @@ def test_what_is_not_there_is_no_error(world: World) -> None:
 
 def test_a_kind_that_neither_the_set_nor_the_server_has_is_told(world: World) -> None:
     apply(world, config_map("a"))
-    with pytest.raises(ManifestsFailed, match=r"no kind Widget in example\.com/v1"):
+    with pytest.raises(ManifestsFailed, match=r"does not serve the kind Widget in example\.com/v1"):
         delete(world, WIDGET, config_map("a"))
     assert world.api(ConfigMap).get_opt("a") is None
 
