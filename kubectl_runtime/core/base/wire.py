@@ -120,8 +120,8 @@ def annotations_of(cls: type) -> dict[str, Any]:
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """The parameters of a callable, even if an annotation has a name that does not exist yet. Raises TypeError for
-    anything else, ValueError when Python does not know the parameters (of some built-in functions)."""
+    """The signature of a callable, even if an annotation refers to a name that is not defined yet. Raises TypeError if
+    `function` is not callable, and ValueError if Python does not know the parameters (some built-in functions)."""
     return inspect.signature(function, **_SIGNATURE_FORMAT)
 
 
