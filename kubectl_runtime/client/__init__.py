@@ -13,7 +13,7 @@ Left out on purpose:
 
 - the kubelet's own port: logs and exec through the API server reach every node, with RBAC and audit, while this port
   needs other credentials and often cannot be reached
-- Client.get and Client.list: an `Api` is as short, and checks the scope
+- `Client.get` and `Client.list`: a call through an `Api` takes no more code, and the `Api` checks the scope
 """
 from kubectl_runtime.facade import door
 

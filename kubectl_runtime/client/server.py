@@ -239,7 +239,7 @@ def _group_name(item: msgspec.Raw) -> str:
 
 
 def versions_in(body: bytes) -> list[str]:
-    """The group versions of `/api`, `/apis` or one group, in the server's order. Raises DecodeError."""
+    """The group versions in the document of `/api`, `/apis` or one group, in the server's order. Raises DecodeError."""
     document: _Versions = _decoded(body, _Versions)
     if document.groups is not msgspec.UNSET:
         return [version for group in document.groups or () for version in group.in_order()]
@@ -249,7 +249,7 @@ def versions_in(body: bytes) -> list[str]:
 
 
 def of_version(body: bytes, api_version: str) -> list[ServedKind]:
-    """The kinds of one group version. Raises DecodeError."""
+    """The kinds in the document of one group version. Raises DecodeError."""
     document = _decoded(body, _Listing)
     if document.resources is msgspec.UNSET:
         raise DecodeError(None, "$.resources", "not a discovery document: it has no resources")
@@ -377,7 +377,8 @@ class ServerWarnings:
 
     def tell(self, header: str, operation: str) -> None:
         """Log the warnings in `header`, from the answer to `operation`, that were not logged before. To bound the
-        memory, only a thousand different texts are logged; one last line says that further warnings are not shown."""
+        memory, only a thousand different texts are logged; one last message says that further warnings are not
+        logged."""
         for text in re.findall(_WARNING, header):
             with self._lock:
                 number = len(self._told)

@@ -9,7 +9,7 @@
 Pass options either as keywords or as one prepared value (`params`), not as both.
 
 `Namespaces`, made by `Api.namespaces`, is one kind in several namespaces: a controller opens one watch per namespace
-and keeps all objects in one store. For verbs use an `Api.namespaced`, or `Api.all` if the permissions cover all
+and keeps all objects in one store. To call verbs, use `Api.namespaced`, or `Api.all` if the permissions cover all
 namespaces.
 
 `KindVerbs` has the verbs that only some kinds have: restart of workloads, cordon of Nodes, tokens of ServiceAccounts,
@@ -148,7 +148,7 @@ class KindVerbs(PodVerbs[K]):
             raise DecodeError(None, "$.status", f"{operation}: the answer holds no token") from None
 
     def get_approval(self, name: Named, *, timeout: Duration | None = None) -> K:
-        """A CertificateSigningRequest, read through its approval subresource."""
+        """Read a CertificateSigningRequest through its approval subresource."""
         return self._ask(build.get(self.place, name, subresource="approval"), timeout)
 
     def replace_approval(self, body: Any, params: PostParams | None = None, *, field_manager: str | None = None,
@@ -213,7 +213,8 @@ class Namespaces(msgspec.Struct, Generic[K], frozen=True):
     """One kind in several namespaces, made by `Api.namespaces`. A controller opens one watch per namespace, keeps one
     store, and waits until all of the watches are ready.
 
-    `apis` has the `Api` of each namespace, in the given order, at least one. Immutable; safe to use from any thread.
+    `apis` holds one `Api` for each namespace, in the given order; it is never empty. Immutable; safe to use from any
+    thread.
 
     >>> Controller(Api.namespaces(client, ConfigMap, ["default", "kube-system"]))
     <...Controller ...>
@@ -246,7 +247,7 @@ class Namespaces(msgspec.Struct, Generic[K], frozen=True):
         return Namespaces(tuple(api.with_metadata_only() for api in self.apis))
 
     def with_fields(self, view: type[Any]) -> Namespaces[Any]:
-        """An Api of the same namespaces that keeps only the fields of `view`: see `Api.with_fields`."""
+        """An Api of the same namespaces whose objects have only the fields of `view`: see `Api.with_fields`."""
         return Namespaces(tuple(api.with_fields(view) for api in self.apis))
 
     def list_all(self, params: ListParams | None = None, *, label_selector: LabelSelection | None = None,
@@ -274,16 +275,17 @@ WATCH_TIMEOUT = 290.0
 class Api(ListVerbs[K], KindVerbs[K]):
     """The verbs of one kind, in one namespace or in all: `get`, `list`, `create`, `apply`, `patch`, `delete`, …
 
-    The kind is a resource class, which types the results, or an `ApiResource`, which gives `DynamicObject`s. Writes
-    take a dict, a resource object or a model of the official client; instead of a name you can pass the object itself.
+    The kind is a resource class, which types the results, or an `ApiResource`, whose verbs return `DynamicObject`s.
+    Writes take a dict, a resource object or a model of the official client; instead of a name you can pass the object
+    itself.
 
     Create an Api with `Api.all`, `Api.namespaced` and the like. It holds no state: use it from any thread. Each verb
     blocks for one call, at most for `timeout` (seconds or a timedelta, retries included; by default the client's
     timeout, 60 s). Verbs raise RequestError for arguments that cannot work, ApiError for an error from the server,
-    TransportError when no answer came (UnexpectedAnswer for a web page), OutcomeUnknownError for a write that was sent
-    and not answered, and AuthError when credentials cannot be obtained. Reads, reviews, dry runs, applies, and deletes
-    with a uid precondition are sent again when their answer is lost; other writes are not. No verb waits for a state:
-    use `await_condition` for that.
+    TransportError when no answer came (UnexpectedAnswer if the answer was a web page), OutcomeUnknownError for a write
+    that was sent and not answered, and AuthError when credentials cannot be obtained. Reads, reviews, dry runs,
+    applies, and deletes with a uid precondition are sent again when their answer is lost; other writes are not. No verb
+    waits for a state: use `await_condition` for that.
 
     >>> maps = Api.namespaced(client, ConfigMap, "default")
     >>> maps.get("settings").data
@@ -313,8 +315,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
     def namespaced(cls, client: Client, kind: ApiResource, namespace: str | None) -> Api[DynamicObject]: ...
     @classmethod
     def namespaced(cls, client: Client, kind: type[Any] | ApiResource, namespace: str | None) -> Api[Any]:
-        """The Api of `kind` in one namespace. Raises RequestError for a cluster-scoped kind, and without a
-        namespace."""
+        """The Api of `kind` in one namespace. Raises RequestError for a cluster-scoped kind, or if `namespace` is
+        empty."""
         return _api(client, kind, namespace or "")
 
     @overload
@@ -357,10 +359,10 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
         With a list of names, each namespace has its own watch, and all watches share one store. With a `NamespaceSet`,
         a pattern (`like="team-*"`, with `*` and `?`) or `labels` of the namespaces, the selection may change at any
-        time: one watch of the whole cluster keeps only the objects of selected namespaces. Without permission for that
-        watch, each selected namespace has its own watch, at most 100. Raises RequestError for a cluster-scoped kind,
-        for no selection, for names combined with `like` or `labels`, for a text in place of a list, and for a malformed
-        pattern or selector.
+        time. One watch then covers the whole cluster, and objects outside the selected namespaces are dropped. Without
+        permission for that watch, each selected namespace has its own watch (at most 100 watches). Raises RequestError
+        for a cluster-scoped kind, for no selection, for names combined with `like` or `labels`, for a string in place
+        of a list, and for a malformed pattern or selector.
         """
         if namespaces is not None and (like is not None or labels is not None):
             raise RequestError("namespaces are chosen by names or by like= and labels=, not by both")
@@ -378,7 +380,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
         return Api(self.client, PartialObjectMeta.of(self.resource), replace(self.place, metadata_only=True))
 
     def with_fields(self, view: type[V]) -> Api[V]:
-        """An Api of the same scope that keeps only the fields of the frozen class `view`; its objects are read-only."""
+        """An Api of the same scope whose objects have only the fields of the frozen class `view`, and are read-only."""
         return Api(self.client, view, self.place, FieldsForm(self.resource, view))
 
     # Reading
@@ -410,10 +412,11 @@ class Api(ListVerbs[K], KindVerbs[K]):
         after the request has ended, use `watcher`.
 
         `event.obj` is None for an ERROR (usually 410: list again) and for a BOOKMARK, which is sent only if `bookmarks`
-        or `params` requests it. `resource_version`: where to begin, usually the version of a list. None begins with an
-        ADDED for each object. The iteration ends when the connection ends (after 290 s, unless `params` sets another
-        time), when `stop` is set, and after `timeout` seconds. The server counts `timeout` in whole seconds; opening
-        the watch may take as long again. Raises RequestTimeout for a dead connection.
+        or `params` requests it. `resource_version`: where to begin, usually the version of a list. With None, the watch
+        begins with an ADDED event for each existing object. The iteration ends when the connection ends (after 290 s,
+        unless `params` sets another time), when `stop` is set, and after `timeout` seconds. The server counts `timeout`
+        in whole seconds; opening the watch may take up to `timeout` in addition. Raises RequestTimeout for a dead
+        connection.
         """
         params = chosen_of_said(params, WatchParams, {
             "label_selector": label_selector, "field_selector": field_selector, "bookmarks": bookmarks,
@@ -486,9 +489,9 @@ class Api(ListVerbs[K], KindVerbs[K]):
         (`is_conflict`) when another manager owns one of the fields; with `force` this call takes over such fields.
 
         For a typed object that this program created, fields equal to their class's default are left out, at any depth;
-        with `defaults` they are sent, and so owned. A dict is sent as it is. Fields that the server sets are always
-        left out, even uid and resourceVersion, because an apply does not depend on the object's version. Use `replace`
-        or a patch to require a resourceVersion.
+        with `defaults=True` they are sent, so this field manager owns them. A dict is sent as it is. Fields that the
+        server sets are always left out, even uid and resourceVersion, because an apply does not depend on the object's
+        version. Use `replace` or a patch to require a resourceVersion.
         """
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)

@@ -8,8 +8,9 @@ A form turns the bytes of an answer into records: `WholeForm` keeps whole object
 metadata-only request as partial, and `core.objects.partial.FieldsForm` keeps only declared fields.
 
 A list is read page by page until a page has no continue token (`remainingItemCount` is ignored). When the server
-answers 410 to a token, the list starts again: the first time in pages, then in one piece. Objects that were already
-returned are skipped. A token that the server repeats raises DecodeError, because the list would never end.
+answers 410 to a token, the list starts again: the first time in pages; after a further 410, one request reads the whole
+list. Objects that were already returned are skipped. A token that the server repeats raises DecodeError, because the
+list would never end.
 
 Nothing in this module holds state beyond its arguments, so all of it is safe to use from any thread.
 """
@@ -54,7 +55,7 @@ class Form(Protocol):
         """The event type and the content of a watch line. Raises DecodeError for anything but an event."""
 
     def decode_list(self, page: bytes, /) -> tuple[ListMeta, list[Record]]:
-        """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
+        """The metadata of one page of a list, and a record for each item. Raises DecodeError if it is not a list."""
 
 
 class WholeForm:
@@ -86,7 +87,7 @@ class MetadataForm:
         return kind, _partial(carried) if isinstance(carried, Record) else carried
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """The metadata of one page of a list, and a record for each item. Raises DecodeError for anything else."""
+        """The metadata of one page of a list, and a record for each item. Raises DecodeError if it is not a list."""
         meta, records = self._whole.decode_list(page)
         return meta, [_partial(record) for record in records]
 
@@ -100,7 +101,7 @@ T = TypeVar("T")
 
 
 class ApiBase(Generic[K]):
-    """One kind in one scope of one server, with the form in which answers are decoded."""
+    """The base class of `Api`: one kind in one scope of one server, and the `Form` that decodes answers."""
 
     __slots__ = ("_from_record", "client", "form", "kind", "place")
 
@@ -120,7 +121,7 @@ class ApiBase(Generic[K]):
         """The class of the returned objects."""
         self.place = place
         self.form = form or (MetadataForm if place.metadata_only else WholeForm)(place.resource)
-        # A kind is a resource class; one type variable cannot describe resource classes, views and models alike.
+        # `kind` may be a resource class, a view or a model, which one type variable cannot describe alike.
         self._from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]
 
     @property
@@ -220,7 +221,7 @@ def _writes(request: Request, answer: object, ref: ObjectRef) -> Iterator[Write]
         case Record():
             yield Write(answer.ref, request.verb, answer.resource_version, answer.uid, answer, request.subresource,
                         sent, manager)
-        # deletecollection answers with the objects as they were; some may still exist
+        # deletecollection answers with the objects as they were before the deletion; some may still exist
         case (ListMeta(), list() as records):
             for record in records:
                 yield Write(record.ref, request.verb, uid=record.uid)
@@ -315,7 +316,7 @@ class ListVerbs(ApiBase[K]):
              field_selector: FieldSelection | None = None, limit: int | None = None,
              continue_token: str | None = None, resource_version: str | None = None,
              resource_version_match: VersionMatch | None = None, timeout: Duration | None = None) -> ObjectList[K]:
-        """Read all objects in one answer, or one page if there is a `limit`; `pages` and `list_all` read all pages.
+        """Read all objects in one answer, or one page if `limit` is set; `pages` and `list_all` read all pages.
 
         A selector is text, a mapping, or a `Selector`: `label_selector={"app": "web"}`.
         """
@@ -355,7 +356,8 @@ class ListVerbs(ApiBase[K]):
                   continue_token: str | None = None, resource_version: str | None = None,
                   resource_version_match: VersionMatch | None = None, stop: StopToken | None = None,
                   retry: Retry | None = None, timeout: Duration | None = None) -> Page:
-        """Read a page like `list`, but as whole `Record`s, which stores hold. `stop` ends the wait between attempts."""
+        """Read one page like `list`, but return whole `Record`s, as stores hold them. `stop` ends the wait between
+        attempts."""
         params = chosen(params, ListParams, label_selector=label_selector, field_selector=field_selector, limit=limit,
                         continue_token=continue_token, resource_version=resource_version,
                         resource_version_match=resource_version_match)
@@ -364,7 +366,7 @@ class ListVerbs(ApiBase[K]):
 
 def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str) -> Iterator[Page]:
     """Iterate over all pages, with one request per page, sent when the page is needed. Every object is returned once;
-    an empty page is returned only if the server sent it. Raises what `fetch` raises.
+    an empty page is returned only if the server sent it. Raises whatever `fetch` raises.
     """
     begin = params if params.limit is not None else replace(params, limit=PAGE_SIZE)
     seen: set[str] | None = None  # the uids returned so far, from the first restart on

@@ -11,7 +11,8 @@
 
 `Carriers` holds the connections of a client in this process, and is the only importer of client/wire, which needs
 requests and urllib3. `Shared` holds objects that all users of one client share; the client does not know their types.
-`WriteObservers` reports this process's own writes; `OwnWrites` decides how this process's reads show them.
+`WriteObservers` reports this process's own writes; `OwnWrites` decides whether reads from stores return these writes
+before the watch delivers them.
 """
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ class _WithoutWait(EnumType):
         if name == "WAIT":
             raise AttributeError("OwnWrites.WAIT was removed in 0.3: use OwnWrites.OVERLAY (the default), whose reads "
                                  "show a write at once, or OwnWrites.OFF")
-        # Python 3.11 also looks up members here.
+        # Python 3.11 calls this method for existing members too.
         if name in cls._member_map_:
             return cls._member_map_[name]
         raise AttributeError(f"{cls.__name__} has no member {name!r}")
@@ -82,9 +83,9 @@ class OwnWrites(Enum, metaclass=_WithoutWait):
     """
 
     OVERLAY = "overlay"
-    """Until the watch delivers the write, reads show the object from the write's answer."""
+    """Until the watch delivers the write, reads return the object from the write's answer."""
     OFF = "off"
-    """Reads show only what the watch has delivered, even if that is older than the write."""
+    """Reads return only what the watch has delivered, even if that is older than the write."""
 
     @classmethod
     def checked(cls, value: object) -> OwnWrites:
@@ -99,9 +100,9 @@ class Write(msgspec.Struct, frozen=True):
     for each object); `subresource`: `status`, …
 
     `record` is the object in the answer. It is None for a subresource that is an object of another kind (scale), for a
-    delete that was answered with a Status (the object is gone), and for objects of a deleted collection, which may
-    still exist. `resource_version` and `uid` come from the answer and may be empty. `sent` is the request body: the
-    object or patch. `manager` is the field manager in the request; it may be empty.
+    delete that was answered with a Status (the object is gone), and for each object of a deletecollection, because the
+    object may still exist. `resource_version` and `uid` come from the answer and may be empty. `sent` is the request
+    body: the object or patch. `manager` is the field manager in the request; it may be empty.
     """
 
     ref: ObjectRef
@@ -122,7 +123,7 @@ WriteObserver = Callable[[Write], None]
 
 class Exchanged(msgspec.Struct, frozen=True):
     """One finished call, after its retries: the `status` and `body` of the answer (also of an error), or, when no
-    answer came, the `error`. The body of a stream is empty."""
+    answer came, the `error`. For a stream, `body` is empty."""
 
     request: Request
     status: int = 0
@@ -134,7 +135,8 @@ class Exchanged(msgspec.Struct, frozen=True):
 
 
 class Observers(Generic[T]):
-    """A list of observers; an observer may be in it twice. Thread-safe; observers are called outside its lock."""
+    """A list of observers; one observer may be added twice. Thread-safe; observers are called outside the list's
+    lock."""
 
     _what = "an observer"
 
@@ -144,7 +146,7 @@ class Observers(Generic[T]):
         """Always replaced as a whole, so that notifying needs no lock."""
 
     def add(self, observer: Callable[[T], None]) -> Callable[[], None]:
-        """Notify `observer` too; returns a function that removes it."""
+        """Add `observer`; returns a function that removes it."""
         key, guard = object(), Guard(self._what)
         with self._lock:
             self._observers = {**self._observers, key: (observer, guard)}
@@ -183,8 +185,8 @@ SPARE_CONNECTIONS = 4
 
 
 def connections_for(workers: int) -> int:
-    """The number of connections that a client keeps for `workers` threads that call at once. Raises RequestError if
-    `workers` is not a whole number of at least 1."""
+    """The number of connections that a client keeps for `workers` concurrent threads. Raises RequestError if `workers`
+    is not a whole number of at least 1."""
     given: Any = workers  # callers may not check their types
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise RequestError(f"workers must be a whole number of at least 1, not {workers!r}")
@@ -262,14 +264,14 @@ class Carriers:
         return RequestsCarrier(self.rules, tls, self._clock)
 
     def opened(self, response: Response, operation: str, stops: Iterable[StopToken]) -> ByteStream:
-        """The body of an open answer, which a layer may have replaced."""
+        """A ByteStream of the body of `response`, the answer to a stream request, which a layer may have replaced."""
         with unforked():
             from kubectl_runtime.client.wire.streams import ByteStream
 
         return ByteStream(response, operation, stops=stops)
 
     def use_certificate(self, certificate: ClientCertificate) -> None:
-        """Use `certificate` for new connections; connections in use go on until their answer has been read."""
+        """Use `certificate` for new connections; a connection in use stays open until its answer has been read."""
         if self._present.certificate == certificate:
             return
         with self._change:
@@ -277,7 +279,7 @@ class Carriers:
                 self._replace(certificate)
 
     def grow(self, connections: int) -> None:
-        """Keep at least `connections` idle connections."""
+        """Raise the number of idle connections that are kept to at least `connections`."""
         with self._change:
             self.rules.connections = max(self.rules.connections, connections)
             carrier = self._present.carrier
@@ -305,12 +307,13 @@ class Shared:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Forget everything. For the child of a fork."""
+        """Drop all objects; called in the child of a fork."""
         self._lock = threading.Lock()
         self._things: dict[Callable[[], Any], Any] = {}
 
     def get(self, kind: Callable[[], T]) -> T:
-        """The object of this class; `kind()` creates it the first time and must be quick."""
+        """The shared object of the class `kind`. The first call creates the object with `kind()`, which must be
+        quick."""
         with self._lock:
             if kind not in self._things:
                 self._things[kind] = kind()
@@ -351,7 +354,7 @@ class Client:
         - `field_manager`, `field_validation`: the defaults for every write. In a controller's run the controller's name
           is the field manager. `dry_run`: every write is a dry run, Events included, and an election raises
           RequestError. These three apply to the verbs of `Api`; `request` sends its request unchanged.
-        - `use_session_send`: send through `Session.send`, so that mocks of it work. `clock`: for tests.
+        - `use_session_send`: send through `Session.send`, so that mocks of this method work. `clock`: for tests.
 
         Raises ConfigError or AuthError for arguments that cannot work, RequestError if these are headers, `own_writes`,
         `workers` or the options of writes, and TypeError for an observer that is not an Observer.
@@ -402,7 +405,8 @@ class Client:
     def with_layer(self, layer: Layer) -> Self:
         """A client like this one with one more layer: each attempt calls `layer` after all other layers.
 
-        Both share connections, credentials, warnings, `on_write` and the watches of stores. Closing one closes both.
+        Both clients share connections, credentials, warnings, `on_write` and the watches of stores. Closing one client
+        closes both.
         """
         derived = copy.copy(self)
         derived._layers = self._layers.innermost(layer)
@@ -411,13 +415,13 @@ class Client:
 
     @property
     def fences(self) -> tuple[Fence, ...]:
-        """The fences for the runs of this client's controllers, which also hold for related clients. For internal
-        use."""
+        """This client's `Fence` layers. In the runs of this client's controllers, they also check the writes of related
+        clients. For internal use."""
         return tuple(layer for _, layer in self._layers.entries if isinstance(layer, Fence))
 
     @property
     def default_namespace(self) -> str:
-        """The namespace of `Api.default_namespaced`: the Config's."""
+        """The Config's default namespace, which `Api.default_namespaced` uses."""
         return self.config.default_namespace
 
     # Calls
@@ -430,18 +434,19 @@ class Client:
         """Send one request and return its answer.
 
         `deadline`: a point on the client's clock; by default the Config's `timeout` from now. Setting `stop` ends the
-        retries, and the wait for the answer to a GET. Raises ApiError for an answer that is an error, TransportError
-        (RequestTimeout) when no answer came, OutcomeUnknownError for a write that the server may have carried out
-        although no whole answer came, and AuthError.
+        retries, and the wait for the answer to a GET. Raises ApiError when the answer is an error, TransportError when
+        no answer came (RequestTimeout at the deadline), OutcomeUnknownError for a write that the server may have
+        carried out although no whole answer came, and AuthError when credentials cannot be obtained.
         """
         return self._answer(self._call(request, deadline, stop))
 
     def stream(self, request: Request, *, stop: StopToken | None = None, read_timeout: float | None = None,
                deadline: float | None = None) -> ByteStream:
-        """Open a stream: a watch, a followed log. Blocks until the answer's head has arrived; raises like `request`.
+        """Open a stream, such as a watch or a followed log. Blocks until the answer's headers have arrived; raises like
+        `request`.
 
         `read_timeout`: the longest silence in seconds (None: no limit). `stop` and `close` end the stream. `deadline`
-        applies only to opening it.
+        applies only to opening the stream.
         """
         call = self._call(request, deadline, stop)
         call.streaming, call.read_timeout = True, read_timeout
@@ -454,8 +459,8 @@ class Client:
         """Open a websocket with one of `protocols`, in order of preference. Blocks until the websocket is open. Raises
         like `request`, and TransportError if the server or an adapter does not open a websocket.
 
-        `stop`, `close` and the end of the controller's run end the websocket. `deadline` applies only to opening it.
-        `inbox` receives its messages.
+        `stop`, `close` and the end of the controller's run end the websocket. `deadline` applies only to opening the
+        websocket. `inbox` receives the websocket's messages.
         """
         with unforked():  # few programs need websocket-client
             from kubectl_runtime.client.streaming.websocket import WebSocket, opened, upgrading
@@ -498,7 +503,7 @@ class Client:
         """The kinds that the server serves; requested on first use and kept for some minutes."""
         found = self._discovery
         if found is None:
-            with unforked():  # few programs need it, none at start
+            with unforked():  # few programs need discovery, and none needs it at startup
                 from kubectl_runtime.client.api.discovery import Discovery
 
             self._discovery = found = Discovery(self)
@@ -578,7 +583,7 @@ class Client:
     # Connections
 
     def grow(self, workers: int) -> None:
-        """Keep connections for at least `workers` threads that call at once."""
+        """Keep enough connections for at least `workers` concurrent threads."""
         self._carriers.grow(connections_for(workers))
 
     def close(self) -> None:

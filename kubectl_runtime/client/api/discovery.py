@@ -1,8 +1,8 @@
 """Discovery: the kinds that the server serves, by name, with their verbs and subresources.
 
 Discovery sends one request to `/api` and one to `/apis` (aggregated discovery). A server without aggregated discovery
-gets one request per group version. A group that fails or cannot be decoded is logged once, left out, and requested
-again at the next refresh.
+gets one request per group version. A group whose request fails or whose answer cannot be decoded is logged once, left
+out, and requested again at the next refresh.
 
 The answers are kept in memory for `TTL` on the client's clock. An unknown name causes one more request, because its CRD
 may be new. The result classes are in client/server.py.
@@ -56,7 +56,7 @@ class Asked(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The clock that gives the age of an answer."""
+        """The clock that measures how old the kept answers are."""
 
     def answer(self, request: Request, *, deadline: float | None = None) -> Answer:
         """Send the request and return its answer; blocks and raises like `Client.answer`."""
@@ -146,8 +146,8 @@ class Discovery:
         return found
 
     def group(self, name: str) -> ApiGroup:
-        """One API group with all of its versions, by one new request for the group and one for each version. Raises
-        DiscoveryError when there is no such group."""
+        """One API group with all of its versions, read with one new request for the group and one for each version.
+        Raises DiscoveryError when there is no such group."""
         path = f"/apis/{segment(name, 'group')}" if name else "/api"
         try:
             answer = self._get(path)

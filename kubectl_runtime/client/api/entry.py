@@ -4,10 +4,10 @@
     entry.object.data["color"] = "blue"
     entry.commit()
 
-`commit` sends nothing for an unchanged object, `replace` for a changed one, and `create` for one made by `or_insert`.
-The server refuses the write when another client changed (`is_conflict`) or created (`is_already_exists`) the object
-since the read. After a commit the entry holds the object from the answer; a dry run leaves the entry unchanged.
-`commit` retries no refused write; `create_or_update` does. Use an entry in one thread.
+`commit` sends nothing for an unchanged object, `replace` for a changed object, and `create` for an object made by
+`or_insert`. The server refuses the write when another client changed (`is_conflict`) or created (`is_already_exists`)
+the object since the read. After a commit the entry holds the object from the answer; a dry run leaves the entry
+unchanged. `commit` does not retry a refused write; `create_or_update` does. Use an entry in one thread.
 """
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Entry(Generic[K]):
 
     @property
     def exists(self) -> bool:
-        """Whether the server has the object, as of this entry's read or last commit."""
+        """Whether the object existed on the server at this entry's read or last commit."""
         return self._object is not None and not self._new
 
     @property
@@ -62,7 +62,7 @@ class Entry(Generic[K]):
     def or_insert(self, make: Callable[[], K]) -> Entry[K]:
         """Return this entry. When there is no object, `make` is called and its result becomes the object.
 
-        If the new object has no name or namespace, it gets those of the entry.
+        If the new object has no name or namespace, it receives the entry's name or namespace.
         """
         if self._object is None:
             made: Any = make()

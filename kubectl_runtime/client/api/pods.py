@@ -52,7 +52,7 @@ class PodVerbs(Subresources[K]):
              tail_lines: int | None = None, since_seconds: Duration | None = None, since_time: datetime | None = None,
              previous: bool = False, timestamps: bool = False, limit_bytes: int | None = None,
              timeout: Duration | None = None) -> bytes:
-        """A container's log up to now, as bytes, since a log need not be text. See `LogParams`."""
+        """A container's log up to now, as bytes, because a log may contain bytes that are not text. See `LogParams`."""
         params = chosen(params, LogParams, container=container, tail_lines=tail_lines, since_seconds=since_seconds,
                         since_time=since_time, previous=previous, timestamps=timestamps, limit_bytes=limit_bytes)
         return self._answered(build.log(self.place, name, params), bytes, timeout)
@@ -64,7 +64,8 @@ class PodVerbs(Subresources[K]):
                    timeout: Duration | None = None) -> LogStream:
         """A container's log as it arrives: `with api.log_stream("web") as log: for line in log.lines(): …`.
 
-        With `follow` the stream goes on until the container ends or `stop` is set. Blocks until the stream is open.
+        With `follow=True` the stream stays open until the container ends or `stop` is set. Blocks until the stream is
+        open.
         """
         from kubectl_runtime.client.streaming.logs import LogStream  # few programs need it
 
@@ -87,9 +88,9 @@ class PodVerbs(Subresources[K]):
              timeout: Duration | None = None) -> AttachedProcess:
         """Run `command`, a program and its arguments, in a container: `api.exec("web", ["ls", "/"]).run()`.
 
-        stdout and stderr are attached unless they are turned off, stdin only on request; a terminal (`tty`) has no
-        separate stderr. Closing the session does not end the process, unless the process reacts to the end of its
-        streams.
+        stdout and stderr are attached unless they are turned off; stdin is attached only with `stdin=True`. With
+        `tty=True` (a terminal) there is no separate stderr. Closing the session does not end the process, unless the
+        process reacts to the end of its streams.
         """
         held = _held(params, container, stdin, stdout, stderr, tty)
         return self._attached(build.exec_(self.place, name, command, held), held, stop, timeout)

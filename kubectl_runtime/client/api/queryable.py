@@ -1,7 +1,7 @@
 """A preflight check (`ensure_queryable`): is the kind served, does it have the verbs, is the user allowed to use them?
 
-A program that checks before it begins fails early with the missing permission, instead of being refused again and
-again:
+A program that checks at startup fails early, with an error that names the missing permission, instead of receiving 403
+again and again:
 
     ensure_queryable(client, ConfigMap, ("list", "watch"), namespace="team")
 
@@ -121,11 +121,11 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
           timeout: Duration | None = None) -> DynamicObject:
     """The object that `reference` names: an OwnerReference, or a mapping with `apiVersion`, `kind` and `name`.
 
-    `namespace`: the namespace to look in when the reference has none; pass that of the object that has the reference.
-    The served kinds are requested once and kept, and requested again for an unknown kind. Blocks like `Api.get`, at
-    most `timeout` for both requests together. Raises DiscoveryError for a kind that is not served, RequestError for a
-    reference without apiVersion, kind or name, and ApiError. The ApiError is also a not-found if the object with that
-    name has another uid than the reference.
+    `namespace`: the namespace to look in when the reference has none; pass the namespace of the object that holds the
+    reference. The served kinds are requested once and kept, and requested again for an unknown kind. Blocks like
+    `Api.get`, at most `timeout` for both requests together. Raises DiscoveryError for a kind that is not served,
+    RequestError for a reference without apiVersion, kind or name, and ApiError. If the object with that name has
+    another uid than the reference, the ApiError is a not-found (`is_not_found`), too.
 
     >>> reference = OwnerReference(api_version="apps/v1", kind="Deployment", name="web")
     >>> fetch(client, reference, namespace="default").spec["replicas"]

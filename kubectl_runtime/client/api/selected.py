@@ -3,10 +3,10 @@ select.
 
 - `NamespaceSet`: names that code changes while a controller runs
 - `NamespaceSelection`: a pattern of names, labels of namespaces, or a NamespaceSet
-- `SelectedNamespaces`: one kind in the selected namespaces, watched as a whole; made by `Api.namespaces`
+- `SelectedNamespaces`: one kind in the selected namespaces, as a controller watches it; made by `Api.namespaces`
 
-Nothing here makes a request: `runtime.triggers.namespaces_driver` does the watching. A pattern needs only a namespace's
-name; labels have to be read from the server.
+Nothing here makes a request: `runtime.triggers.namespaces_driver` does the watching. Matching a pattern needs only a
+namespace's name; matching labels needs the Namespace objects from the server.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _LONGEST = 63
 class NamespaceSet:
     """A set of namespaces for `Api.namespaces`; watches follow each change of the set. Safe to use from any thread.
 
-    Raises RequestError for an invalid namespace name, and for a text in place of a list of names.
+    Raises RequestError for an invalid namespace name, and for a string in place of a list of names.
 
     >>> tenants = NamespaceSet(["team-a"])
     >>> controller = Controller(Api.namespaces(client, ConfigMap, tenants))
@@ -108,13 +108,13 @@ class NamespaceSelection(msgspec.Struct, frozen=True):
 
     like: str | None = None
     labels: str | None = None
-    """The label selector, in the form that a request carries."""
+    """The label selector as text, as requests send it."""
     chosen: NamespaceSet | None = None
 
     @classmethod
     def of(cls, like: object, labels: LabelSelection | None) -> NamespaceSelection:
-        """A pattern, labels, or both. Raises RequestError for an invalid pattern or selector, and for an empty one,
-        which would select all namespaces."""
+        """A selection by a pattern, labels, or both. Raises RequestError for an invalid or empty pattern or selector;
+        an empty selector would select all namespaces."""
         if like is not None and (not isinstance(like, str) or not like or not _OF_PATTERNS.issuperset(like)
                                  or len(like.replace("*", "")) > _LONGEST):
             raise RequestError(f"like must be a pattern of namespace names, such as 'team-*', not {like!r}")
@@ -143,7 +143,7 @@ class NamespaceSelection(msgspec.Struct, frozen=True):
 
 class SelectedNamespaces(Generic[K]):
     """One kind in the currently selected namespaces, made by `Api.namespaces`: for a controller's watches and for
-    `watch_store`. For verbs use `Api.namespaced`. Immutable; safe to use from any thread.
+    `watch_store`. To call verbs, use `Api.namespaced`. Immutable; safe to use from any thread.
 
     >>> Controller(Api.namespaces(client, ConfigMap, like="team-*"))
     <...Controller ...>
@@ -173,7 +173,7 @@ class SelectedNamespaces(Generic[K]):
 
     @property
     def form(self) -> Any:
-        """The form in which objects are kept."""
+        """The `Form` that decodes objects."""
         return self.everywhere.form
 
     @property
@@ -204,7 +204,7 @@ class SelectedNamespaces(Generic[K]):
         return SelectedNamespaces(self.everywhere.with_metadata_only(), self.selection)
 
     def with_fields(self, view: type[Any]) -> SelectedNamespaces[Any]:
-        """An Api of the same namespaces that keeps only the fields of `view`: see `Api.with_fields`."""
+        """An Api of the same namespaces whose objects have only the fields of `view`: see `Api.with_fields`."""
         return SelectedNamespaces(self.everywhere.with_fields(view), self.selection)
 
     def __repr__(self) -> str:

@@ -76,7 +76,7 @@ class Subresources(ApiBase[K]):
     def apply_status(self, body: Body[K], *, field_manager: str | None = None, force: bool = False,
                      field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                      timeout: Duration | None = None) -> K:
-        """Server-side apply of the status in `body`. `defaults` as for `apply`."""
+        """Server-side apply of the status in `body`. `defaults` has the same meaning as in `apply`."""
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
         request = build.apply(self.place, body, params, subresource="status", defaults=defaults)
@@ -86,8 +86,8 @@ class Subresources(ApiBase[K]):
               timeout: Duration | None = None) -> Scale:
         """Set the number of replicas, as `kubectl scale` does; returns the `Scale` from the answer.
 
-        It does not wait for the Pods: use `await_condition` with `conditions.is_ready`. Raises RequestError for an
-        invalid number of replicas.
+        The method does not wait for the Pods: to wait, use `await_condition` with `conditions.is_ready`. Raises
+        RequestError for an invalid number of replicas.
         """
         if type(replicas) is not int or replicas < 0:
             raise RequestError(f"{self.place.words('scale', name)}: replicas must be a whole number of at least "
@@ -121,7 +121,7 @@ class Subresources(ApiBase[K]):
                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                     timeout: Duration | None = None) -> Scale:
         """Server-side apply of a `Scale`, whose name is that of the object that it scales: `{"metadata": {"name":
-        "web"}, "spec": {"replicas": 3}}`. `defaults` as for `apply`."""
+        "web"}, "spec": {"replicas": 3}}`. `defaults` has the same meaning as in `apply`."""
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
         request = build.apply(self.place, body, params, subresource="scale", defaults=defaults, kind=Scale.api_resource)

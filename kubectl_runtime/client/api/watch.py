@@ -1,9 +1,9 @@
-"""`open_watch`: one watch request, as batches of events.
+"""`open_watch`: sends one watch request and yields the events in batches.
 
-Resuming and listing again is the watcher's task. A reset, the end of the body and the stop token all end the iteration,
-since each means "watch again from the last version"; `WatchStream.broke` distinguishes a failed connection from an
-orderly end. Data after the last newline is used if it is a Status, or if it is a whole event and the stream ended
-normally. Otherwise it is dropped, and the server sends it again to the next watch.
+Resuming and listing again is the watcher's task. A connection reset, the end of the body and a set stop token all end
+the iteration without an error, because the watcher can resume from the last version. `WatchStream.broke` distinguishes
+a failed connection from an orderly end. Data after the last newline is used if it is a Status, or if it is a whole
+event and the stream ended normally. Otherwise it is dropped, and the server sends it again to the next watch.
 """
 from __future__ import annotations
 
@@ -102,13 +102,13 @@ class WatchStream:
 
 def open_watch(client: Client, request: Request, form: Form, stop: StopToken | None = None, *,
                read_timeout: float | None = None, deadline: float | None = None) -> WatchStream:
-    """Open a watch: send `request`, and wait for the head of the answer.
+    """Open a watch: send `request`, and wait for the answer's headers.
 
     `read_timeout`: the longest silence, in seconds. `deadline` applies only to opening the watch. Raises ApiError when
     the server refuses the watch (also with 410), TransportError when the server cannot be reached. The iteration raises
     RequestTimeout after too long a silence, and UnexpectedAnswer for a web page. For a line that is not a watch event
-    or is longer than 16 MiB, the iteration yields the earlier events and then raises DecodeError. In all other cases it
-    ends without an error. Close the stream if you stop reading before its end.
+    or is longer than 16 MiB, the iteration yields the earlier events and then raises DecodeError. In all other cases
+    the iteration ends without an error. Close the stream if you stop reading before its end.
     """
     return WatchStream(client.stream(request, stop=stop, read_timeout=read_timeout, deadline=deadline), request, form)
 
