@@ -1,8 +1,9 @@
 """Credentials: the value of the Authorization header, and its renewal when the server rejects it.
 
-`header()` returns the current value. It may block on a file or a plugin, in one thread at a time; the other threads use
-the result. `refresh(rejected)` is called after a 401: it obtains new credentials once, and returns True if there are
-other credentials to try. Both raise AuthError when `deadline`, a point on the monotonic clock in seconds, has passed.
+`header()` returns the current value. The call may block while it reads a file or runs a plugin. Only one thread does so
+at a time; the other threads use its result. `refresh(rejected)` is called after a 401: it obtains new credentials once,
+and returns True if there are other credentials to try. Both raise AuthError when `deadline`, a point on the monotonic
+clock in seconds, has passed.
 
 Every implementation keeps its current value as one immutable snapshot that is replaced as a whole, so that readers take
 no lock. Safe to use from any thread. No credential appears in a repr, a log line or an error.
@@ -16,11 +17,11 @@ no lock. Safe to use from any thread. No credential appears in a repr, a log lin
     expired     yes                 as for none
 
 An attempt runs in its own thread, so that every caller waits only until its own deadline, or until its `scoped_stop`
-token is set. An attempt still delivers its value after all callers have left at their deadlines. It is abandoned after
-`LONGEST_ATTEMPT`, because the program or service that it calls may never return (the next caller starts another
-attempt). It is also abandoned when no caller waits and the token of a caller is set (a stopped watch, a closed client).
-After a failed attempt there is no further attempt for `QUIET_PERIOD`: a valid value stays in use, and without a valid
-value callers get the same error. The child of a fork forgets an attempt of the parent.
+token is set. An attempt still delivers its value after all callers have left at their deadlines. An attempt is
+abandoned after `LONGEST_ATTEMPT`, because the program or service that it calls may never return; the next caller starts
+another attempt. An attempt is also abandoned when a caller's stop token is set (its watch was stopped or its client
+closed) and no other caller waits. After a failed attempt there is no further attempt for `QUIET_PERIOD`: a valid value
+stays in use, and without a valid value callers get the same error. The child of a fork ignores the parent's attempt.
 """
 from __future__ import annotations
 
@@ -65,10 +66,11 @@ class Credentials(Protocol):
 
     def header(self, deadline: float | None = None) -> str | None:
         """The value of the Authorization header; None when there is no such header. Blocks until `deadline` at most.
-        Raises AuthError when it cannot be obtained."""
+        Raises AuthError when the value cannot be obtained."""
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """Obtain new credentials, because the server answered 401 to `rejected`. Returns whether to try again."""
+        """Obtain new credentials, because the server answered 401 to `rejected`. Returns whether the request should be
+        sent again."""
 
     def certificate(self) -> ClientCertificate | None:
         """The client certificate that belongs to the value of the last `header()` call; None without one."""
@@ -91,8 +93,8 @@ class FixedCredentials:
 
     @classmethod
     def basic(cls, username: str, password: str) -> FixedCredentials:
-        """HTTP basic authentication. Raises AuthError for a user name with a colon, which separates the password, and
-        for text that cannot be encoded."""
+        """HTTP basic authentication. Raises AuthError for a user name with a colon (the separator between user name and
+        password), and for text that cannot be encoded."""
         if ":" in username:
             raise AuthError("the user name has a colon in it, where the password would begin")
         try:
@@ -130,8 +132,8 @@ class _Token(msgspec.Struct, frozen=True):
 class TokenFile:
     """A bearer token in a file that another program renews, as in a Pod.
 
-    Read on first use, again when `TOKEN_FILE_PERIOD` has passed, and at once after a 401. While the file cannot be
-    read, the last token stays in use and a warning is logged once.
+    The file is read on first use, again when `TOKEN_FILE_PERIOD` has passed, and at once after a 401. While the file
+    cannot be read, the last token stays in use and a warning is logged once.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, fallback: str | None = None,
@@ -146,8 +148,8 @@ class TokenFile:
         self._warned: str | None = None
 
     def header(self, deadline: float | None = None) -> str | None:
-        """`Bearer` and the token in the file, which is read again when the last reading is old. Raises AuthError if the
-        file could never be read."""
+        """`Bearer` and the token in the file, which is read again when `TOKEN_FILE_PERIOD` has passed. Raises AuthError
+        if the file could never be read."""
         now, snapshot = self._clock.monotonic(), self._snapshot
         if snapshot is not None and now - snapshot.read_at < TOKEN_FILE_PERIOD:
             return snapshot.header
@@ -224,11 +226,11 @@ def checked_header(value: Secret, source: str) -> Secret:
 
 
 QUIET_PERIOD = 10.0
-"""The least seconds between two attempts when the first attempt did not help."""
+"""The minimum of seconds between two attempts when the first attempt did not help."""
 PATIENCE = 60.0
 """Seconds for which a caller without a deadline waits."""
 LONGEST_ATTEMPT = 120.0
-"""The most seconds of an attempt: twice as long as an exec plugin may run."""
+"""The maximum of seconds for an attempt: twice as long as an exec plugin may run."""
 
 Value = TypeVar("Value")
 
@@ -272,7 +274,8 @@ class Renewal(Generic[Value]):
         """The last value, which may have expired; always replaced as a whole."""
 
     def current(self, deadline: float | None = None) -> Value:
-        """Return a valid value. Blocks until `deadline` on the clock at most (None: `PATIENCE`). Raises AuthError."""
+        """Return a valid value. Blocks until `deadline` on the clock at most (None: for `PATIENCE`). Raises AuthError
+        if there is no valid value by then."""
         value = self.value
         if value is not None and not self._is_due(value):
             return value

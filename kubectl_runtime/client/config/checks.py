@@ -49,7 +49,8 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 def faults(user: object, groups: object, uid: object, extra: object) -> Iterator[tuple[str, str]]:
-    """The invalid fields of an Impersonation: names (`groups[1]`) and problems, worded to follow the name."""
+    """The invalid fields of an Impersonation: for each field its name (`groups[1]`) and a problem that reads on from
+    the name."""
     if not user:
         yield "user", "is needed: groups, uid and extra are only sent with a user"
     elif problem := fault_of(user, identity=True):
@@ -117,7 +118,8 @@ def check_credentials(auth: object, origin: str) -> None:
 
 
 def check_server_name(name: str, origin: str) -> None:
-    """Raise ConfigError for a name that no certificate can have; the handshake would fail with an OpenSSL message."""
+    """Raise ConfigError for a name that no certificate can have. Otherwise the TLS handshake would fail with an OpenSSL
+    message that is hard to understand."""
     try:
         found = bool(ipaddress.ip_address(name))
     except ValueError:
@@ -171,7 +173,7 @@ def has_host(netloc: str) -> bool:
 def is_name(name: str) -> bool:
     """Whether `name` is a host name, in ASCII or in a form that IDNA does not change."""
     try:
-        ascii_name = name.encode("idna").decode()  # as when connecting, since labels have a maximum length
+        ascii_name = name.encode("idna").decode()  # as when connecting; fails for a label that is too long
         same = name.isascii() or (ascii_name.encode().decode("idna") == name.lower() and all(map(_is_usual, name)))
     except UnicodeError:
         return False
@@ -198,7 +200,8 @@ def check_identity(certificate: ClientCertificate) -> None:
 
 
 def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
-    """Use the certificate for connections of `context`. Raises ConfigError like `check_identity`, naming the source."""
+    """Load the certificate into the TLS `context`. Raises ConfigError like `check_identity`, naming the certificate's
+    source."""
     with unforked():  # most clients have no certificate
         from kubectl_runtime.certificates.bundles import private_file
     try:
@@ -218,7 +221,7 @@ log = guarded_logger(__name__)
 
 
 class FollowedFile:
-    """One file, read on request, and whether it has changed since the last reading."""
+    """Reads one file on request, and detects whether the file has changed since the last `read`."""
 
     def __init__(self, path: str | os.PathLike[str], what: str) -> None:
         """`what`: the file's purpose, for messages. Reads nothing yet."""
@@ -228,7 +231,7 @@ class FollowedFile:
 
     def read(self) -> bytes:
         """The current content. Raises ConfigError, which names the file."""
-        # The state is noted before the file is read, so that the next check finds a change in between.
+        # The state is noted before the file is read, so that the next check detects a change during the reading.
         self._seen = self._look()
         try:
             return secret_file(self.path)
@@ -261,12 +264,13 @@ class CertificateFiles:
         self._current = self._read()
 
     def header(self, deadline: float | None = None) -> str | None:
-        """The header of the other credentials; None without them. Reads the files again if they were replaced."""
+        """The header of the other credentials; None without them. Reads the certificate files again if they were
+        replaced."""
         self._follow()
         return self._beside.header(deadline) if self._beside is not None else None
 
     def refresh(self, rejected: str | None, deadline: float | None = None) -> bool:
-        """Read the files again and renew the other credentials; returns whether anything has changed."""
+        """Read the certificate files again and renew the other credentials; returns whether anything has changed."""
         before = self._current
         self._follow()
         # Both are renewed, because the server does not say which of the two it has rejected.

@@ -4,8 +4,8 @@ Only the parts that the context uses are checked: a server, one way to log in, r
 or token file outranks a user name, a user name outranks a client certificate, and an exec plugin or auth provider ranks
 last. Every error names file and field, and never shows a value that may be a secret.
 
-It is stricter than kubectl in one point: the context's user and cluster must exist, and the cluster must have a server.
-Without these, kubectl continues anonymously or with localhost:8080.
+The checks are stricter than kubectl's in one point: the context's user and cluster must exist, and the cluster must
+have a server. Without these, kubectl continues anonymously or with localhost:8080.
 """
 from __future__ import annotations
 

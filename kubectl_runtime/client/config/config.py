@@ -6,7 +6,7 @@
     Config(cluster_url=…)       by hand
 
 The credentials with the highest rank are used: `auth`, `token` and `token_file`, then `username` and `password`; each
-can be combined with a client certificate. They are not sent over http to hosts other than loopback, unless
+can be combined with a client certificate. Credentials are not sent over http to hosts other than loopback, unless
 `allow_plain_http_credentials` is set. A Config is immutable, and its repr shows no secret. Loading opens no connection
 and runs no plugin.
 """
@@ -159,7 +159,8 @@ class Config:
         return self.ca_data or (FollowedFile(self.ca_file, "CA file") if self.ca_file else None)
 
     def certificate(self) -> ClientCertificate | None:
-        """The current client certificate and key; None without them. Raises ConfigError. Reads files."""
+        """The current client certificate and key; None without them. Reads the files, and raises ConfigError if they
+        are unusable."""
         parts = self._certificate_parts()
         if parts is None:
             return None
@@ -203,10 +204,10 @@ class Config:
     def infer(cls, *, context: str | None = None, environ: Mapping[str, str] | None = None) -> Config:
         """The configuration of this process: a kubeconfig, else the Pod's service account.
 
-        `environ` replaces the process's environment. Its `KUBECTL_RUNTIME_DEBUG_OVERRIDE_URL`, `…_IMPERSONATE_USER` and
-        `…_IMPERSONATE_GROUP` (separated by commas) override what was found. Raises NotConfiguredError, which names
-        everything that was tried, when there is neither a kubeconfig nor a service account; ConfigError when a
-        configuration exists but cannot be used.
+        `environ` replaces the process's environment. The variables `KUBECTL_RUNTIME_DEBUG_OVERRIDE_URL`,
+        `…_IMPERSONATE_USER` and `…_IMPERSONATE_GROUP` (group names, separated by commas) override what was found.
+        Raises NotConfiguredError, which names everything that was tried, when there is neither a kubeconfig nor a
+        service account; ConfigError when a configuration exists but cannot be used.
         """
         environ = os.environ if environ is None else environ
         return _overridden(cls._inferred(context, environ), environ)
@@ -241,7 +242,8 @@ class Config:
         """A Config from a kubeconfig; `context` names its context, by default the current one.
 
         `source`: a file; several files, merged as kubectl merges `$KUBECONFIG`; a mapping; None for the files that
-        `infer` reads. `text`: YAML or JSON, instead of a source. Raises ConfigError, which names file, place and field.
+        `infer` reads. `text`: YAML or JSON, instead of a source. Raises ConfigError, which names the file and the
+        field.
         """
         from kubectl_runtime.client.config.kubeconfig import Kubeconfig
 

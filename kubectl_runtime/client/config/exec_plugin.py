@@ -75,8 +75,8 @@ class ExecSpec:
     @classmethod
     def of(cls, config: Exec, place: str, *, folder: Path, cluster: dict[str, Any], ca_file: str | None = None
            ) -> ExecSpec:
-        """From the `exec` section of a kubeconfig at `place`. A command that is a path is relative to `folder`. Raises
-        ConfigError.
+        """An ExecSpec from the `exec` section at `place` in a kubeconfig. A command that is a path is relative to
+        `folder`. Raises ConfigError.
         """
         command, version = config.command or "", config.api_version or ""
         if not command:

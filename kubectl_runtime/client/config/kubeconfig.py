@@ -8,7 +8,7 @@ in a list. Unlike kubectl, which reads only the first document of a file, all do
 kube-rs.
 
 Types are checked strictly, including in entries that no context uses: text is not accepted as a boolean, number or
-list, and vice versa. `null` is an absent value. Unknown fields are ignored; field names are case-sensitive.
+list, and vice versa. `null` counts as an absent value. Unknown fields are ignored; field names are case-sensitive.
 Completeness is checked when a context is chosen (see chosen_context). Errors name file, field and expected type, never
 the value.
 """
@@ -44,7 +44,7 @@ class _Part(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Extension(_Part, frozen=True):
-    """Data of other programs, by name."""
+    """Named data that another program stores in a kubeconfig."""
 
     name: str | None = None
     extension: Any = None
@@ -237,8 +237,8 @@ class UnreadableError(ConfigError):
 
 
 class Entry(msgspec.Struct, Generic[Content], frozen=True):
-    """A cluster, user or context, and its origin: `place` is its file and field, for messages; `folder` is the base of
-    its relative paths.
+    """A cluster, user or context of a kubeconfig. `place` is the file and field, for messages; `folder` is the folder
+    to which the paths in `content` are relative.
     """
 
     content: Content
@@ -274,7 +274,8 @@ class Kubeconfig(msgspec.Struct):
 
     @classmethod
     def from_text(cls, text: str | bytes, source: str = "the kubeconfig text") -> Self:
-        """From YAML or JSON; relative paths in it are relative to the working directory. Raises ConfigError."""
+        """A Kubeconfig from YAML or JSON; relative paths in the text are relative to the working directory. Raises
+        ConfigError."""
         made, text = cls(), secret(text)
         with frames_hidden():
             made._merge_text(text, source, Path.cwd())
@@ -282,7 +283,7 @@ class Kubeconfig(msgspec.Struct):
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], source: str = "the kubeconfig mapping") -> Self:
-        """From a mapping, as a YAML parser returns it. Paths and errors as for `from_text`."""
+        """A Kubeconfig from a mapping, as a YAML parser returns it. Paths and errors as for `from_text`."""
         made, content = cls(files=[source]), SecretMapping(content)
         with frames_hidden():
             made._merge(content, source, Path.cwd())

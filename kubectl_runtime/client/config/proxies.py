@@ -1,9 +1,10 @@
 """Which proxy, if any, is used for a URL: an explicit one, else the kubeconfig's, else the environment's. Pure
 functions, called once per host.
 
-The environment's `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` (either case, lower first) are used unless `NO_PROXY`
-matches the host: `*`, a bare address, a CIDR range, a name (itself and its subdomains), a `.suffix` (subdomains only),
-each with an optional `:port`. Loopback addresses and `localhost` never go through an environment proxy.
+The environment's `HTTPS_PROXY`, `HTTP_PROXY` and `ALL_PROXY` (upper or lower case; lower case wins) are used unless
+`NO_PROXY` matches the host: `*`, a bare address, a CIDR range, a name (itself and its subdomains), a `.suffix`
+(subdomains only), each with an optional `:port`. Loopback addresses and `localhost` never go through an environment
+proxy.
 """
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Proxy(msgspec.Struct, frozen=True):
 
     @property
     def is_socks(self) -> bool:
-        """Whether it is a SOCKS proxy and not an HTTP proxy."""
+        """Whether this proxy is a SOCKS proxy, not an HTTP proxy."""
         return self.scheme.startswith("socks")
 
     @property

@@ -32,9 +32,9 @@ _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
 def fault_of(value: object, *, identity: bool = False) -> str:
-    """Why `value` cannot be sent in a header, worded to follow the value's name; empty if it can be sent. Values are
-    not quoted, since they may be secret. An `identity` must arrive unchanged, so it must not be empty or have leading
-    or trailing blanks: a header drops such blanks, and the server would see a different user.
+    """Why a header cannot carry `value`, as text that reads on from the value's name; empty if a header can carry it.
+    Values are not quoted, since they may be secret. An `identity` must arrive unchanged, so it must not be empty or
+    have leading or trailing blanks: HTTP drops such blanks from a header, and the server would read a different user.
     """
     if not isinstance(value, str):
         return f"is of type {type(value).__name__}, where text is expected"
@@ -58,7 +58,7 @@ def is_credential(name: str) -> bool:
 
 
 def as_sent(value: str) -> str:
-    """`value`, which has no fault, in the form that http.client needs."""
+    """`value`, for which `fault_of` is empty, in the form that http.client needs."""
     return value if value.isascii() else value.encode().decode("latin-1")
 
 
@@ -129,8 +129,8 @@ def secret_fields(names: Collection[str]) -> Callable[[type[T]], type[T]]:
 
 
 class frames_hidden:
-    """A context manager. Errors of this library leave its block without the inner frames and without their causes,
-    since these hold the content that was read."""
+    """A context manager that removes the inner frames and the causes from this library's errors when they leave the
+    block, because the frames hold the content that was read."""
 
     def __enter__(self) -> None:
         pass
@@ -151,8 +151,8 @@ def secret_file(path: str | Path) -> SecretBytes:
 
 
 def reading_problem(error: OSError | ValueError) -> str:
-    """The problem behind an error of `secret_file`, worded to follow the file's name. The text of a decoding error is
-    never used, since it quotes the content."""
+    """The problem behind an error of `secret_file`, as text that reads on from the file's name. The text of a decoding
+    error is never used, since it quotes the content."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     if isinstance(error, UnicodeError):
