@@ -1,1 +1,1 @@
-"""How a request travels as far as the wire: middleware, retries, failures, deadlines, TLS. Without requests."""
+"""How a request travels as far as the wire: middleware, retries, failures, deadlines, TLS. Does not import requests."""

@@ -9,7 +9,8 @@
                     .replaced("auth", own_credentials)
 
 Layers outside `retry` see each call once, layers inside see each attempt, and layers inside `auth` also see the second
-attempt after a 401. A list of layers is placed innermost; within the list, the first layer is the outermost.
+attempt after a 401. Layers that are passed to the client as a list are placed innermost; the first layer of the list is
+the outermost of them.
 
 `ObservedCredentials` report changes of credentials to the client's observer, if there is one. Other reports to the
 observer come from the retry layer (retries), from `send.exchange` (attempts) and from the verbs (writes).
@@ -46,8 +47,9 @@ T = TypeVar("T")
 
 
 class ObservedCredentials:
-    """Credentials that report renewals to an observer. A report is made when a call, or its repetition after a 401,
-    gets other credentials than the call before, and when it cannot get any. Safe to use from any thread."""
+    """Credentials that report renewals to an observer. A change is reported when a call, or its repetition after a 401,
+    uses other credentials than the previous call. A failure is reported when no credentials can be obtained. Safe to
+    use from any thread."""
 
     def __init__(self, credentials: Credentials, observer: Observer, host: str, clock: Clock) -> None:
         self._credentials = credentials
@@ -156,7 +158,7 @@ Layers = Iterable[Layer] | Callable[[Stack], Stack]
 
 
 def with_layers(stack: Stack, layers: Layers) -> Stack:
-    """`stack` as changed by the user. Raises ConfigError."""
+    """`stack` with the user's layers. Raises ConfigError if `layers` is unusable."""
     if not callable(layers):
         return stack.innermost(*layers)
     changed = layers(stack)

@@ -16,9 +16,9 @@ attempt, unless they are put elsewhere in the stack (layers.py).
                 observe(call.request.operation, clock.monotonic() - begin)
         return timed
 
-Headers of the session outrank those of the Config, which outrank those of the library. Values are sent as UTF-8,
-because in latin-1, Python's default, the server would read a different user name. A header that HTTP cannot carry
-raises RequestError. The most important case is a line break, which would start another header.
+Headers of the user's requests.Session outrank those of the Config, which outrank those of the library. Header values
+are sent as UTF-8, because in latin-1, Python's default, the server would read a different user name. A header that HTTP
+cannot carry raises RequestError. The most important case is a line break, which would start another header.
 """
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Call(msgspec.Struct):
     `send_by`: a point on the client's clock after which no connection is opened for the call.
     `in_doubt`: the server may have carried out an attempt, though no whole answer came.
     `checks`: called with the call right before the first byte of each attempt; a check refuses the call by raising.
-    `closing`: set when the client is closed; this ends a write if nothing of it was sent. `stop` includes this token.
+    `closing`: set when the client is closed, which ends a write of which no byte was sent. `stop` includes this token.
     A header with several values is sent as several lines.
     """
 
@@ -131,9 +131,9 @@ def base_url(url: str) -> Layer:
 class RetryLog:
     """Logs the retries of one client's calls to one host. Safe to use from any thread.
 
-    A retry is logged at DEBUG, but from retry `_WARN_AT` of a call on as a WARNING, unless a warning is open or was
-    logged recently. The next answer to any call closes the warning with an INFO, which has the number of retries and
-    the time since the warning.
+    Retries are logged at DEBUG. A call's retry number `_WARN_AT` and later ones are logged as a WARNING, unless a
+    warning is open or was logged recently. The next answer to any call closes the warning with an INFO message, which
+    contains the number of retries and the time since the warning.
     """
 
     def __init__(self, clock: Clock, host: str) -> None:
@@ -219,7 +219,7 @@ def _concluded(call: Call, answer: Answer) -> Answer:
 def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCertificate], None]) -> Layer:
     """Adds the Authorization header. After a 401 the credentials are renewed and the call is sent once more.
 
-    Waiting for credentials ends with the call's stop token, or when the client is closed."""
+    Waiting for credentials ends when the call's stop token is set or the client is closed."""
     may_wait = not isinstance(credentials, FixedCredentials)
 
     def layer(send: Send) -> Send:
@@ -233,7 +233,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
             return send(call), header
 
         def obtained(call: Call, obtain: Callable[[float], T]) -> T:
-            # Credentials read the scope, and so does a client of the program that the credentials may use.
+            # Credentials may use another client of the program; both obey the stop token of the current scope.
             stop = _end_of_waiting(call)
             with calls_obey(stop):
                 try:
@@ -266,7 +266,7 @@ def _end_of_waiting(call: Call) -> StopToken:
 
 
 def extra_headers(headers: Mapping[str, str | tuple[str, ...]]) -> Layer:
-    """Adds `headers` to every call that does not have them."""
+    """Adds to every call those of `headers` that the call lacks."""
 
     def layer(send: Send) -> Send:
         def with_headers(call: Call) -> Answer:

@@ -3,7 +3,7 @@
     what happened                              repeatable    any other write
     not connected at all                       retry         retry
     429, 503 with a wait                       retry         retry: the server refused it unread
-    429 without a wait                         retry         no: a budget that forbids an eviction answers so
+    429 without a wait                         retry         no: it may be an eviction that a budget forbids
     sent, and no whole answer (lost)           retry         no: the outcome is unknown
     502, 504, 503 without a wait,              retry         no: the outcome is unknown
     500 "etcdserver: request timed out"
@@ -17,8 +17,8 @@ shorter than the wait that the server asks for (`Retry-After`, `details.retryAft
 retries, and none past the call's deadline.
 
 Messages name the operation (verb, kind, namespace, name), the server as host:port, and the remedy. If a write of a
-Secret fails, the message keeps only the reason, the fields and the kinds of error of the server's answer, since the
-rest may quote the content. (Errors of connections are in client/wire/transport_errors.py.)
+Secret fails, the message contains only the answer's reason, field names and error types, because the rest of the answer
+may quote the content. (Errors of connections are in client/wire/transport_errors.py.)
 
 A write raises OutcomeUnknownError when its outcome, or the outcome of an earlier attempt, is unknown
 (`Failure.is_open`). A repeated delete with a uid succeeds when it is answered with 404 (the first attempt deleted the
@@ -161,8 +161,8 @@ def _may_retry(failure: Failure, repeatable: bool) -> bool:
 
 
 def retry_after(header: str | None, details: int | None, now: datetime) -> float | None:
-    """Seconds that the server asked to wait: its `Retry-After` header (seconds or date), else the Status; None if it
-    asked for no wait.
+    """Seconds that the server asked to wait: its `Retry-After` header (seconds or date), else the value in the Status;
+    None if the server asked for no wait.
 
     The header is ignored if it is invalid, negative, or beyond `_LONGEST`. A date in the past means 0.
     """
@@ -303,8 +303,8 @@ def _without_values(status: Status) -> Status:
 
 
 def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
-    """The error for a successful answer whose body did not decode and is not JSON; None for JSON, which is a mistake of
-    the server itself."""
+    """The error for a successful answer whose body did not decode and is not JSON; None if the body is JSON, because
+    then the mistake is the API server's own."""
     kind = headers.get("Content-Type") or ""
     is_page = body.lstrip()[:1] == b"<"  # whatever its content type says
     if ("json" in kind.lower() and not is_page) or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
@@ -313,7 +313,7 @@ def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], b
 
 
 def no_api_server(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer:
-    """The error for an answer that is not an API server's. It shows nothing that may be a Secret."""
+    """The error for an answer that is not an API server's. The message quotes nothing that may be a Secret."""
     kind = headers.get("Content-Type") or ""
     shown = " ".join(body[:200].decode("utf-8", "replace").split())[:100]
     begins = f"begins with {shown!r}" if shown else "is empty"
@@ -356,7 +356,8 @@ def _title(page: str) -> str:
 
 
 def is_unserved(request: Request, status: Status | None) -> bool:
-    """Whether a 404 means an unserved kind, and not a missing object: a served kind always has a list."""
+    """Whether a 404 means that the kind is not served, and not that an object is missing. A 404 to a list always means
+    this, because every served kind can be listed."""
     if status is None or request.verb in ("list", "watch", "deletecollection"):
         return True
     return status.message == _UNSERVED and not (status.details is not None and status.details.name)

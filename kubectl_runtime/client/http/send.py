@@ -25,10 +25,11 @@ an outage costs one attempt every 5 s and not one per watch. Calls are not held 
 to connect (see `connect_limit`). With a longer limit, an attempt whose packets are dropped silently would still wait
 long after the server has come back.
 
-`RateLimit` is off by default, since the server has its own fairness and answers 429. It is a token bucket that holds
-`burst` tokens and gains `qps` a second. Attempts take tokens in the order in which they came, so no second has more
-than `qps + burst - 1` attempts. Watches are not counted, and neither are requests for Leases, since a holder that waits
-would lose its Lease. A call whose wait would pass its deadline fails at once; the call's stop token ends a wait.
+`RateLimit` is off by default, since the server has its own fairness and answers 429. It is a token bucket that holds up
+to `burst` tokens and gains `qps` tokens a second. Attempts take tokens in the order in which they came, so no second
+has more than `qps + burst - 1` attempts. Watches are not counted, and neither are requests for Leases, since a holder
+that waits would lose its Lease. A call whose wait would pass its deadline fails at once; the call's stop token ends a
+wait.
 """
 from __future__ import annotations
 
@@ -65,9 +66,9 @@ AT_ONCE = 0.5
 
 
 class Outage:
-    """A time without any answer. `since` is on the clock of the first failure; `error` is the last failure. `failures`
-    counts the consecutive attempts without an answer, of all watches of the client together; attempts within `AT_ONCE`
-    seconds, as when many connections break together, count as one."""
+    """A period in which the server answers nothing. `since` is the time of the first failure, `error` the last failure.
+    `failures` counts the consecutive attempts without an answer, of all of the client's watches together. Attempts
+    within `AT_ONCE` seconds count as one, because many connections may break together."""
 
     def __init__(self, error: Exception, since: float, due: float) -> None:
         self.error = error
@@ -85,7 +86,7 @@ class Outage:
 
     @property
     def due(self) -> float:
-        """When the next attempt may be made."""
+        """The time from which the next attempt may be made."""
         return self._due
 
     def turn(self, now: float, draw: Callable[[], float]) -> float:
@@ -100,8 +101,8 @@ class Outage:
 
 class Reachability:
     """Whether the server of a client answers at all, and when it may be tried next. Each client has one. Safe to use
-    from any thread; never blocks. Callers of `lost` and `turn` pass the time, always of the same clock, and `draw`,
-    such as `random.Random().random`."""
+    from any thread; never blocks. Callers of `lost` and `turn` pass the time, always from the same clock, and `draw`, a
+    function that spreads the attempts at random, such as `random.Random().random`."""
 
     def __init__(self) -> None:
         self._outage: Outage | None = None
@@ -286,8 +287,8 @@ class Interrupt:
             self._wake = None
 
     def release(self) -> bool:
-        """Note that the request is done with its connection. Returns whether the connection was shut down (is
-        unusable)."""
+        """Note that the request is done with its connection. Returns whether the connection was shut down, and is
+        therefore unusable."""
         with self._lock:
             was_shut_down = self._ours and self.stopped and self._socket is not None
             self._ours = False
@@ -325,9 +326,9 @@ class Carrier(Protocol):
     """The part of a wire (client/wire) that this module needs."""
 
     def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
-        """Send `call` once, over a connection that must be there within `connect` seconds. Blocks until the answer, or
-        for a stream the head of the answer, has arrived; for at most `left` seconds. `interrupt` is notified of each
-        step, and may end the call. Raises TransportError."""
+        """Send `call` once, over a connection that must be established within `connect` seconds. Blocks until the
+        answer, or for a stream the head of the answer, has arrived; for at most `left` seconds. `interrupt` is notified
+        of each step, and may end the call. Raises TransportError."""
 
 
 def exchange(carrier: Callable[[], Carrier | None], config: Config, clock: Clock, reachability: Reachability,

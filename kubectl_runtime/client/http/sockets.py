@@ -3,7 +3,8 @@
 - `ApiSocket` and `ApiTlsSocket` have a `deadline` on `time.monotonic`, after which every read and write raises
   TimeoutError. Without a deadline (None) the socket's own timeout applies. A timeout alone is not enough: it starts
   again with each piece that arrives, so a peer that sends one byte a second could hold a reader indefinitely.
-- `TlsInTls` is TLS over the TLS of a proxy: the part of a socket that http.client, urllib3 and websockets use.
+- `TlsInTls` is TLS over the TLS of a proxy. It implements the part of the socket interface that http.client, urllib3
+  and websockets use.
 - If the cluster's CA is given, only that CA is trusted, otherwise the system's CAs. `TlsSource` gives each new
   connection the current context: a CA file that was replaced is read again. While the new file cannot be used, the last
   context stays in use and one warning is logged.
@@ -100,7 +101,7 @@ class TlsInTls:
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_hostname=server_hostname)
         self._unsent = b""
-        self._taken = 0  # bytes of `send` that are encrypted and not yet all sent
+        self._taken = 0  # length of the `send` data that is encrypted but not yet completely sent
         self._io_refs = 0
         self._closed = False
         try:
@@ -135,8 +136,8 @@ class TlsInTls:
         return bytes(buffer[:self.recv_into(buffer)])
 
     def send(self, data: Any, flags: int = 0) -> int:  # noqa: ARG002 - a socket's
-        """Send a part of `data`; returns the length of that part. Raises SSLWantWriteError if it would block; it must
-        then be called again with the same data, as OpenSSL requires."""
+        """Send a part of `data`; returns the length of that part. Raises SSLWantWriteError if it would block; the
+        caller must then call `send` again with the same data, as OpenSSL requires."""
         if not self._taken:
             self._taken = self._tls.write(memoryview(data)[:_RECORD])
         self._flush()
@@ -177,7 +178,7 @@ class TlsInTls:
     def makefile(self, mode: str = "rb", buffering: int | None = None, **_: Any) -> Any:  # noqa: ARG002
         """A file that reads from this socket, as `socket.makefile` returns."""
         self._io_refs += 1
-        raw: Any = socket.SocketIO(self, "r")  # type: ignore[arg-type] # what it uses of a socket is here
+        raw: Any = socket.SocketIO(self, "r")  # type: ignore[arg-type] # this class has all that SocketIO uses
         return raw if buffering == 0 else io.BufferedReader(raw)
 
     def _decref_socketios(self) -> None:  # SocketIO calls this when it is closed
@@ -228,7 +229,7 @@ _CERTIFICATES = re.compile(rb"-----BEGIN (?P<kind>(?:TRUSTED |X509 )?CERTIFICATE
 
 
 class TlsSource:
-    """Makes the TLS context for connections to the API server, and a new context when its files were replaced. Safe to
+    """Makes the TLS context for connections to the API server, and a new context when the CA file was replaced. Safe to
     use from any thread; blocks only for file access."""
 
     def __init__(self, *, ca: FollowedFile | bytes | None, ca_source: str = "the CA", insecure: bool = False,
@@ -284,8 +285,8 @@ def build_context(*, ca: bytes | None, ca_source: str = "the CA", insecure: bool
                   certificate: ClientCertificate | None = None) -> ssl.SSLContext:
     """A context for connections to the API server.
 
-    `ca`: PEM, with any text between the certificates; None trusts the system's CAs. `insecure` verifies nothing. Raises
-    ConfigError, naming `ca_source` or the client certificate, when either is unusable.
+    `ca`: PEM; text between the certificates is ignored. None trusts the system's CAs. `insecure` verifies nothing.
+    Raises ConfigError, naming `ca_source` or the client certificate, when either is unusable.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -318,7 +319,7 @@ event, and to a line of text that is kept whole. (An API server itself accepts 3
 
 class LineSplitter:
     """Cuts a stream of bytes into lines, in linear time, however the bytes arrive. A line may have any length; `held`
-    is the number of kept bytes of an unfinished line."""
+    is the number of bytes that are kept because their line is unfinished."""
 
     __slots__ = ("_begun", "held")
 

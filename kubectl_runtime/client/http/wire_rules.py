@@ -30,8 +30,8 @@ log = guarded_logger(__name__)
 
 @dataclass
 class WireRules:
-    """The rules for every connection of a client: proxy, trust, identity, pool size. Fixed, except `connections`, the
-    number of idle connections to keep for calls. The fields after `certificate` come only from a requests.Session
+    """The rules for every connection of a client: proxy, trust, identity, pool size. Immutable, except `connections`,
+    the number of idle connections to keep for calls. The fields after `certificate` come only from a requests.Session
     (client/wire/carrier.py)."""
 
     config: Config
@@ -39,9 +39,9 @@ class WireRules:
     connections: int
     proxy: str | None = field(default=None, repr=False)
     verify: bool | str | os.PathLike[str] | None = True
-    """False: nothing is verified. A path: trust these CAs instead of the Config's."""
+    """With False, no certificate is verified. A path names the CAs to trust instead of the Config's."""
     certificate: ClientCertificate | None = None
-    """Outranks the certificates of the Config and of the credentials."""
+    """The session's client certificate, which outranks the certificates of the Config and of the credentials."""
     session: requests.Session | None = None
     through_session: bool = False
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -50,7 +50,7 @@ class WireRules:
     mounted: BaseAdapter | None = None
     """The session's adapter, which carries every call in place of the library's own adapters."""
     arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    """The arguments that the adapter's `send` gets with each request."""
+    """The arguments that are passed to the adapter's `send` with each request."""
 
     @classmethod
     def of(cls, config: Config, *, connections: int, proxy: str | None = None, trust_env: bool = True) -> Self:
@@ -64,8 +64,8 @@ class WireRules:
         return cls(config, connections, used)
 
     def tls(self, certificate: ClientCertificate | None) -> TlsSource | None:
-        """Trust and identity of new connections; `certificate` is used unless a session's certificate outranks it.
-        Returns None if the library makes no TLS connections. Raises ConfigError."""
+        """The TLS settings of new connections: trusted CAs and client certificate (`certificate`, unless a session's
+        certificate outranks it). None if the library makes no TLS connections. Raises ConfigError."""
         if self.mounted is not None or not self.config.cluster_url.startswith("https"):
             return None
         ca: FollowedFile | bytes | None = self.config.ca()
