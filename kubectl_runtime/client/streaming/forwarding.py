@@ -33,7 +33,7 @@ from kubectl_runtime.core.base.threads import Duration, Thread, seconds
 
 
 class ForwardedPort:
-    """The connection to one port of a Pod, with the methods of a socket. Read by one thread, written by any."""
+    """The connection to one port of a Pod, with the methods of a socket. One thread may read; any thread may write."""
 
     def __init__(self, channels: Channels, index: int, port: int) -> None:
         self.port = port
@@ -48,8 +48,8 @@ class ForwardedPort:
     def recv(self, timeout: Duration | None = None) -> bytes:
         """The next bytes; empty at the end. Blocks until bytes have come, `timeout` at most.
 
-        Raises RequestTimeout, and TransportError for a broken connection and a failed port (for example if no process
-        listens on it). Bytes that came before the failure are returned first.
+        Raises RequestTimeout after `timeout`, and TransportError for a broken connection and a failed port (for example
+        if no process listens on it). Bytes that came before the failure are returned first.
         """
         found = self._channels.read(self._data, None if timeout is None else seconds(timeout), or_on=self._errors)
         if not found:
@@ -265,7 +265,7 @@ class _Connection:
         """End both sides, which also ends their threads. Safe to repeat."""
         self._ended.set()
         self._on_end(self)
-        with suppress(OSError):  # it has ended by itself
+        with suppress(OSError):  # the peer has already ended the connection
             self._peer.shutdown(socket.SHUT_RDWR)
         self._peer.close()
         self._forward.close()

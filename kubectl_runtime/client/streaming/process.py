@@ -7,9 +7,9 @@
 
     done = pods.exec("web", ["ls", "/"]).run()            all in one call: CompletedExec(returncode, stdout, stderr)
 
-`Channels` divides the messages of a websocket by their first byte: 0 stdin, 1 stdout, 2 stderr, 3 the Status at the
-end, 4 the terminal's size. With the subprotocol v4.channel.k8s.io a channel ends with the connection; v5.channel.k8s.io
-adds channel 255, whose second byte names a channel that has ended, in either direction (Kubernetes,
+`Channels` sorts the messages of a websocket into channels by their first byte: 0 stdin, 1 stdout, 2 stderr, 3 the
+Status at the end, 4 the terminal's size. With the subprotocol v4.channel.k8s.io a channel ends with the connection;
+v5.channel.k8s.io adds channel 255, whose second byte names a channel that has ended, in either direction (Kubernetes,
 `apimachinery/pkg/util/remotecommand/constants.go`). Each channel keeps its bytes until they are read or the session is
 closed; see websocket.py for when the process has to wait. Each channel is read by one thread.
 """
@@ -72,8 +72,8 @@ class Channels:
     # These are called with the websocket's condition held
 
     def put(self, message: bytes) -> None:
-        """Process one message from the websocket: give it to its channel. Raises TransportError for a message that
-        breaks the protocol."""
+        """Add one message from the websocket to its channel. Raises TransportError for a message that breaks the
+        protocol."""
         if not message:
             return
         channel = message[0]
@@ -147,8 +147,8 @@ class Channels:
             return b"".join(pieces).decode("utf-8", "replace") if pieces else None
 
     def write(self, channel: int, data: bytes, timeout: float | None = None) -> None:
-        """Send all of `data` on `channel`. Blocks while 1 MiB is unsent. Raises TransportError after the end, and
-        RequestTimeout when any piece had to wait for `timeout` seconds."""
+        """Send all of `data` on `channel`. Blocks while 1 MiB is unsent. Raises TransportError after the websocket has
+        ended, and RequestTimeout when any piece had to wait for `timeout` seconds."""
         mark = bytes((channel,))
         for begin in range(0, len(data), _LONGEST_MESSAGE):
             self.websocket.send(mark + data[begin:begin + _LONGEST_MESSAGE], timeout)
@@ -216,7 +216,7 @@ class ProcessInput:
         self._channels.write(STDIN, data)
 
     def close(self) -> None:
-        """End the input: the process reads the end of its input, and its output goes on. Raises DiscoveryError for a
+        """End the input: the process reads the end of its input, and its output stays open. Raises DiscoveryError for a
         server before Kubernetes 1.30, which cannot end only the input."""
         self._channels.end(STDIN)
 
@@ -287,8 +287,8 @@ class AttachedProcess:
 
     @property
     def stderr(self) -> ProcessOutput:
-        """The standard error of the process, as it comes. Raises RequestError when `stderr` was turned off, and with a
-        terminal."""
+        """The standard error of the process, as it comes. Raises RequestError when `stderr` was turned off, or when the
+        process has a terminal (`tty`)."""
         self._check("stderr", self._params.stderr)
         return ProcessOutput(self._channels, STDERR)
 
@@ -324,7 +324,7 @@ class AttachedProcess:
         raise ApiError(status, self._channels.websocket.operation)
 
     def run(self, input: bytes | None = None, *, timeout: Duration | None = None, check: bool = False) -> CompletedExec:
-        """Send `input` and end it, read all output, wait for the end, and close the connection.
+        """Send `input` and end stdin, read all output, wait for the end of the process, and close the connection.
 
         Blocks until the process has ended, `timeout` at most for all of it. Raises like `returncode`, and like
         `stdin.close` when there is a stdin. With `check`, also raises ExecFailed for an exit code other than 0.

@@ -66,7 +66,8 @@ class Opened:
 
 
 def upgrading(request: Request, protocols: Sequence[str]) -> tuple[Request, str]:
-    """`request` with the handshake's headers, and its key. `protocols`: subprotocols, the preferred first."""
+    """`request` with the handshake's headers, and the handshake's key. `protocols`: subprotocols, the preferred
+    first."""
     key = base64.b64encode(os.urandom(16)).decode("ascii")
     headers = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"),
                ("Sec-WebSocket-Key", key)]
@@ -307,7 +308,8 @@ class WebSocketThread:
     def _may_read(self) -> bool:
         if self._closing or self._inbox.held() < ROOM:
             return True
-        # A reader that has its bytes but has not woken yet needs no more: on a busy machine it may sleep for long
+        # A reader whose bytes have come needs no more, even if it has not woken yet: on a busy machine it may sleep for
+        # long
         return any(not has_come() for has_come in self._waiters)
 
     # These run in the thread
@@ -357,7 +359,7 @@ class WebSocketThread:
                     may_read = bool(wanted & selectors.EVENT_READ)
                     pending = isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending() > 0
                     ready = may_read and pending
-                    # There may be room by now, made by a reader that saw no sleeping thread to wake
+                    # A reader may have made room in the inbox while this thread was awake, and so did not wake it
                     at_once = ready or (may_read and self._held_back)
                     self._asleep = not at_once
                 if wanted != watched:
@@ -482,12 +484,13 @@ def _watch(selector: selectors.BaseSelector, connection: socket.socket | TlsInTl
 
 
 class WebSocket(WebSocketThread):
-    """One websocket. A context manager: leaving it closes it. Safe to use from any thread."""
+    """One websocket. A context manager: leaving the block closes the websocket. Safe to use from any thread."""
 
     def send(self, message: bytes, timeout: float | None = None) -> None:
         """Queue one binary message. Blocks while 1 MiB is unsent, `timeout` seconds at most.
 
-        Raises TransportError when the websocket has ended, RequestTimeout when the time is up: nothing was queued.
+        Raises TransportError when the websocket has ended, and RequestTimeout after `timeout`. In both cases nothing
+        was queued.
         """
         framed = frame(BINARY, message)
         with self.condition:
@@ -502,7 +505,7 @@ class WebSocket(WebSocketThread):
     def receive(self, timeout: float | None = None) -> bytes | None:
         """The next message; None after a clean end. Usable only for a websocket with its default inbox.
 
-        Blocks until there is one. Raises TransportError for a broken connection, RequestTimeout after `timeout`
+        Blocks until there is a message. Raises TransportError for a broken connection, RequestTimeout after `timeout`
         seconds.
         """
         with self.condition:
@@ -518,7 +521,8 @@ class WebSocket(WebSocketThread):
             raise RequestTimeout(f"{self.operation}: nothing came within {timeout or 0:.3g} s")
 
     def wait(self, ready: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Wait, with the condition held, for `ready()`, the end, or `timeout` seconds; returns the last `ready()`.
+        """Wait, with the condition held, until `ready()` is true, the websocket ends, or `timeout` has passed. Returns
+        the last result of `ready()`.
 
         The websocket's thread also calls `ready`, with the condition held; `ready` must change nothing.
         """
@@ -528,7 +532,7 @@ class WebSocket(WebSocketThread):
         self._waiters.append(ready)
         try:
             while not (found := ready()) and not self._ended:
-                self._wake()  # it reads what is held back; once more if another reader took what had come
+                self._wake()  # makes the thread read more, each time that another reader took what had come
                 left = None if deadline is None else deadline - self.clock.monotonic()
                 if left is not None and left <= 0:
                     break

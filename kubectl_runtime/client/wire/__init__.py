@@ -1,1 +1,1 @@
-"""How a request travels the wire: sessions, adapters, connections, answers, streams. With requests and urllib3."""
+"""How a request travels the wire: sessions, adapters, connections, answers, streams. Imports requests and urllib3."""

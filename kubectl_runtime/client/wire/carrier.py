@@ -13,13 +13,14 @@ The client reads its settings from a `requests.Session` once:
 - headers: those that differ from requests' defaults; hooks: the response hooks; trust_env: False ignores environment
   proxies
 
-The client does not use netrc, cookies, redirects, environment CA bundles or `params`. With `use_session_send` requests
-go through `Session.send` (for mocks of it); session adapters, `responses` and requests_mock work without it.
+The client does not use netrc, cookies, redirects, environment CA bundles or `params`. With `use_session_send=True`
+requests go through `Session.send`, so that mocks of this method work. Session adapters, `responses` and requests_mock
+work without the option.
 
 `ApiAdapter` is the requests adapter to one API server; a client has two, one for calls and one for streams. It keeps
 `HTTPAdapter.send` and replaces the steps around it that depend only on the server: one connection pool with the
-client's own SSLContext (no public CA added to the cluster's), TCP keepalive, no retries of its own, and no waiting for
-a free connection. Idle connections beyond the pool's size are closed silently.
+client's own SSLContext (which trusts no public CA in addition to the cluster's CA), TCP keepalive, no retries of its
+own, and no waiting for a free connection. Idle connections beyond the pool's size are closed silently.
 """
 from __future__ import annotations
 
@@ -244,7 +245,7 @@ class ApiAdapter(HTTPAdapter):
 
     def close(self) -> None:
         """Close the idle connections at once, and connections in use when their answer has been read."""
-        super().close()  # forgets its pools and leaves their connections to the garbage collector
+        super().close()  # drops its pools and leaves their connections to the garbage collector
         self._pool.close()
 
     def _make_pool(self, via: Proxy | None, tls: TlsSource | None, server_hostname: str | None) -> _Pool:
@@ -296,7 +297,8 @@ class ApiAdapter(HTTPAdapter):
     # The steps of HTTPAdapter.send
 
     def get_connection_with_tls_context(self, *_: Any, **__: Any) -> HTTPConnectionPool:
-        """The only pool; the arguments are ignored, since everything was fixed when the pool was made."""
+        """The adapter's only pool. The arguments are ignored, because all settings were fixed when the pool was
+        made."""
         return self._pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
@@ -345,7 +347,7 @@ class RequestsCarrier:
         rules, adapter = self._rules, self.streams if call.streaming else self.calls
         limits = Limits(connect, left, interrupt, streaming=call.streaming, silence=call.read_timeout)
         timeout: Any = limits
-        if rules.mounted is not None:  # a user's adapter may know no other form
+        if rules.mounted is not None:  # a user's adapter may understand only a pair
             timeout = (connect, call.read_timeout if call.streaming else left)
         arguments = {"stream": True, "timeout": timeout, **rules.arguments}
         try:
@@ -378,7 +380,8 @@ class RequestsCarrier:
                                    f"{'a header has characters that cannot be sent' if unsendable else error}")
         except (KeyboardInterrupt, SystemExit) as error:
             raise error.with_traceback(None) from None
-        # Outside the handlers, so that no traceback has their frames: below here headers are plain bytes.
+        # Raised outside the handlers, so that no traceback has the frames of the send functions, in which headers are
+        # plain bytes.
         raise problem
 
     def _hooked(self, response: Response, call: Call, arguments: dict[str, Any]) -> Response:
@@ -396,8 +399,8 @@ class RequestsCarrier:
             self.calls.grow(size)
 
     def close(self) -> None:
-        """Close idle connections at once, and connections in use when their answer has been read. A program must close
-        its own adapter."""
+        """Close idle connections at once, and connections in use when their answer has been read. An adapter that the
+        program has mounted on the session must be closed by the program."""
         if self._rules.mounted is None:
             self.calls.close()
             self.streams.close()

@@ -3,13 +3,13 @@
 - `request` sends head and body in one write; http.client writes them separately, and checks and encodes each line. A
   head of an unusual form is left to http.client (`request_head`).
 - `received` returns an answer without http.client, if the whole answer arrives at once and its head is plain, as nearly
-  every answer to a call does. The classes for answers of http.client, urllib3 and requests would cost more CPU time
-  than the rest of the call.
+  every answer to a call does. The answer classes of http.client, urllib3 and requests would cost more CPU time than the
+  rest of the call.
 - For other answers `received` and `getresponse` make http.client's response. They parse a plain head (HTTP/1.1,
   `Name: value` lines, all of it in the first data) in one step, and leave any other head to the standard library, whose
-  limits hold in both cases.
+  size limits apply in both cases.
 - `connect` connects to the address or the proxy (`dialing.py`), and adds a tunnel and TLS as needed, all within the
-  time for connecting; a stop token ends it.
+  time limit for connecting. A stop token ends the connecting.
 """
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ from kubectl_runtime.core.base.errors import text_of
 
 
 class Limits(Timeout):
-    """The deadlines of the parts of one request, on `time.monotonic`. requests and urllib3 pass it on as a Timeout
-    without limits, because the sockets enforce the deadlines."""
+    """The deadlines of the parts of one request, on `time.monotonic`. requests and urllib3 pass a `Limits` on as a
+    Timeout without limits, because the sockets enforce the deadlines."""
 
     connect_timeout = read_timeout = None  # properties in the base class, which read the clock
 
@@ -98,12 +98,12 @@ Head = tuple[int, str, HTTPHeaderDict]
 
 
 class QuickResponse(http.client.HTTPResponse):
-    """http.client's response with a faster reading of the head; `headers` (and `msg`) are urllib3's mapping of
+    """http.client's response with a faster parser for the head; `headers` (and `msg`) are urllib3's mapping of
     headers."""
 
     def begin(self) -> None:
         """Read the head of the answer, skipping interim answers (1xx). Raises http.client.HTTPException as the base
-        class does, and for framing that leaves open where the body ends."""
+        class does, and for headers that do not say where the body ends."""
         this: Any = self  # http.client's private attributes are not in its stubs
         if this.headers is not None:
             return
@@ -178,8 +178,8 @@ def _parsed(data: bytes) -> tuple[int, str, list[tuple[str, str]], int] | None:
 
 
 class AnswerHeaders(Mapping[str, str]):
-    """The headers of an answer without repeated headers, by their names in any case; iterates over the names as
-    sent."""
+    """The headers of an answer in which no header is repeated. Look-ups ignore the case of names; iterating yields the
+    names as sent."""
 
     __slots__ = ("_lines", "_values")
 
@@ -196,7 +196,8 @@ class AnswerHeaders(Mapping[str, str]):
         return self._values[name.lower()]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of the header `name`, or `default`. The base class would raise and catch an exception."""
+        """The value of the header `name`, or `default`. The base class's `get` is slower, because it raises and catches
+        an exception."""
         return self._values.get(name.lower(), default)
 
     def __iter__(self) -> Iterator[str]:
@@ -217,8 +218,8 @@ _ELSEWHERE = frozenset(("transfer-encoding", "content-encoding", "connection"))
 
 
 def whole_answer(data: bytes) -> WholeAnswer | None:
-    """The answer, if `data` is one whole answer in the common form: no header occurs twice, the body is not encoded,
-    and it is as long as Content-Length says. None for any other data."""
+    """The answer, if `data` is one whole answer in the common form: no header occurs twice, and the body is not encoded
+    and as long as Content-Length says. None for any other data."""
     parsed = _parsed(data)
     if parsed is None:
         return None
@@ -341,7 +342,8 @@ class ApiConnection(HTTPConnection):
         """Whether the idle connection can take a further request: nothing has arrived since the last answer, neither
         data nor the end of the connection."""
         connection: Any = self.sock
-        held_back = isinstance(connection, TlsInTls) and connection.pending() > 0  # data that the system does not see
+        # Decrypted data inside TlsInTls is not reported by polling the socket.
+        held_back = isinstance(connection, TlsInTls) and connection.pending() > 0
         return super().is_connected and not held_back
 
     def connect(self) -> None:
@@ -424,7 +426,7 @@ class ApiConnection(HTTPConnection):
 
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
-        """Send one request, its head and body in one piece where they are small. Raises as http.client does."""
+        """Send one request; a small head and body are sent in one piece. Raises as http.client does."""
         self._asked = None
         if self._via is not None:
             headers = self._towards_proxy(url, headers)
@@ -528,7 +530,8 @@ def _note_unframed(connection: Any, answer: Any) -> None:
 
 
 class ApiTlsConnection(ApiConnection, HTTPSConnection):
-    """Takes its context from a `TlsSource` each time it connects, so that replaced files take effect."""
+    """One connection with TLS. It takes its context from a `TlsSource` each time it connects, so that replaced files
+    take effect."""
 
     def __init__(self, *arguments: Any, ssl_context: TlsSource, **options: Any) -> None:
         self._tls = ssl_context

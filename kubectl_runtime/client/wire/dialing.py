@@ -1,4 +1,4 @@
-"""From a name to a connected socket: look-up, addresses, SOCKS proxies, all until a deadline; a stop token ends it.
+"""From a host name to a connected socket: look-up, addresses, SOCKS proxies. A deadline or stop token ends each step.
 
 getaddrinfo cannot be interrupted, so it runs in a daemon thread, one for each host and port being looked up; a caller
 whose deadline passes or whose stop token is set leaves the thread behind. Addresses are tried one after the other, as
@@ -33,8 +33,8 @@ _lock = ForkSafeLock()
 
 def look_up(host: str, port: int, by: float, interrupt: Interrupt) -> list[Address]:
     """The addresses of `host`, as getaddrinfo returns them. Blocks until `by` on `time.monotonic` at most, or until
-    `interrupt` ends it. Raises socket.gaierror for a name without addresses, TimeoutError, LocationParseError for an
-    invalid name, ConnectionAbortedError after a stop."""
+    `interrupt` ends the wait. Raises socket.gaierror for a name without addresses, LocationParseError for an invalid
+    name, TimeoutError at `by`, and ConnectionAbortedError after a stop."""
     host = host.strip("[]")
     if address_of(host) is not None:
         return _addresses(host, port)
@@ -84,7 +84,7 @@ def _resolve(key: tuple[int, str, int], found: Future[list[Address]]) -> None:
 def dial(host: str, port: int, by: float, interrupt: Interrupt, options: Options | None,
          connected: Callable[[Address, float], ApiSocket] | None = None) -> ApiSocket:
     """A connected socket to the first address of `host` that accepts a connection. `options` are set before connecting.
-    Blocks and raises like `look_up`, and raises the error of the last address: TimeoutError, OSError.
+    Blocks and raises like `look_up`, and raises the last address's error (a TimeoutError or another OSError).
 
     `connected(address, by)` makes the connection to one address; by default a plain connection.
     """

@@ -10,7 +10,7 @@
 - `Content` reads a body below urllib3: any framing (chunked, Content-Length, end of the connection) and gzip with any
   number of members. A body that ends before the end of its framing, and gzip that does not end where the framing ends,
   raise FramingError, since the answer was cut or damaged. urllib3's `stream()` costs twice as much, its `read(n)` waits
-  for n bytes, and its `read1` hides how much it holds decompressed. `Content` needs http.client's response inside
+  for n bytes, and its `read1` hides how many decompressed bytes it holds. `Content` needs http.client's response inside
   urllib3's; an answer without it (a mock) is read by urllib3's own methods.
 - `ChunkedDecoder` decodes HTTP/1.1 chunked framing without I/O. The input may be cut anywhere; time is linear in its
   length:
@@ -167,7 +167,8 @@ _PACKED = 1 << 14
 
 
 class UnknownCoding(Exception):
-    """The body has a Content-Encoding that this library did not request and cannot read. The text names it."""
+    """The body has a Content-Encoding that this library did not request and cannot read. The error text names the
+    encoding."""
 
 
 def content_coding(headers: Mapping[str, str]) -> str:
@@ -206,8 +207,8 @@ class Framed(Protocol):
 class Content:
     """The content of one answer. It can be read once, by one thread.
 
-    Iterating yields pieces of `PIECE` bytes at most, and an empty piece after a read that brought no content. It blocks
-    and raises like a read of the connection, and also raises FramingError.
+    Iterating yields pieces of `PIECE` bytes at most, and an empty piece after a read that brought no content. Iterating
+    blocks and raises like a read of the connection, and also raises FramingError.
     """
 
     def __init__(self, raw: Framed, file: io.BufferedReader) -> None:
@@ -263,7 +264,7 @@ class _Unframed:
 
 
 class Gunzip:
-    """Decompresses gzip with any number of members, however the input is cut; zeros may follow a member."""
+    """Decompresses gzip with any number of members, however the input is cut; zero bytes may follow a member."""
 
     def __init__(self) -> None:
         self._member: Any = None  # zlib's class has no public name
@@ -435,9 +436,9 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
     """The body of an answer. The connection goes back to its pool, or is closed if the body could not be read to its
     end. A body that has already been read is returned again.
 
-    If an error has an unknown Content-Encoding, the returned text says so.
+    If an error answer has an unknown Content-Encoding, the returned text says so.
     Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for an answer that
-    is too long or has an unknown Content-Encoding, and what requests and urllib3 raise.
+    is too long, and for a successful answer with an unknown Content-Encoding, and whatever requests and urllib3 raise.
     """
     try:
         check_coding(response, call.request)
@@ -457,8 +458,8 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
 
 
 def check_coding(response: Response, request: Request) -> None:
-    """Raise UnexpectedAnswer for an unreadable Content-Encoding. For an error, whose status matters more than its text,
-    raises UnknownCoding."""
+    """Raise UnexpectedAnswer for an unreadable Content-Encoding. For an error answer, whose status matters more than
+    its text, raises UnknownCoding instead."""
     try:
         content_coding(response.headers)
     except UnknownCoding as coding:
@@ -469,18 +470,18 @@ def check_coding(response: Response, request: Request) -> None:
 
 
 def unread_error(status: int, coding: UnknownCoding) -> bytes:
-    """The text in place of the body of an error that has this coding."""
+    """The text that replaces the body of an error answer with this Content-Encoding."""
     return f"HTTP {status} with {coding}, which cannot be read".encode()
 
 
 def unread_answer(request: Request, coding: UnknownCoding) -> UnexpectedAnswer:
-    """The exception for a successful answer that has this coding."""
+    """The exception for a successful answer with this Content-Encoding."""
     return UnexpectedAnswer(f"{request.operation}: the answer has {coding}, which was not requested and cannot be "
                             "read. Is a proxy in the way?")
 
 
 def read_body(raw: Framed, file: io.BufferedReader, call: Call, clock: Clock, *, is_error: bool) -> bytes:
-    """The body behind the head `raw`, read below urllib3, whose own methods cost more than the rest of reading an
+    """The body that follows the head `raw`, read below urllib3, whose own methods cost more than the rest of reading an
     answer. Raises like `whole_body`, and UnknownCoding."""
     content, pieces, size = Content(raw, file), [], 0
     one_object = is_error or _is_one_object(call.request)

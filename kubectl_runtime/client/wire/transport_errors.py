@@ -22,7 +22,7 @@ _NO_WHOLE_ANSWER = (OSError, FramingError, http.client.RemoteDisconnected, http.
                     requests.exceptions.ConnectionError, urllib3.exceptions.ProtocolError)
 """Exceptions for an answer that does not come or breaks off, but not for an answer that is not HTTP."""
 
-# If requests has sent the request, its exceptions are raised; if the carrier has, urllib3's.
+# A request that requests sent raises requests' exceptions; a request that the carrier sent raises urllib3's.
 _NOT_TRUSTED = (requests.exceptions.SSLError, urllib3.exceptions.SSLError)
 _BY_A_PROXY = (requests.exceptions.ProxyError, urllib3.exceptions.ProxyError)
 
@@ -56,7 +56,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, _BY_A_PROXY):
         refused = _tunnel_refused(said)
         code = int(refused.group(1)) if refused is not None else 0
-        if isinstance(inner, PermissionError) and inner.errno is None:  # from a SOCKS proxy; the system's has an errno
+        if isinstance(inner, PermissionError) and inner.errno is None:  # from a SOCKS proxy; the OS would set errno
             code = HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
         return ConnectionFailed(f"{operation}: {named} gives no connection to {server}: {said}. "
                                 f"{_proxy_remedy(code, server, origin)}",
@@ -70,7 +70,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
         within = f" within {limit:.3g} s" if limit is not None else " in time"
         return RequestTimeout(f"{operation}: no answer from {reached}{within}", sent=sent)
-    if isinstance(inner, TimeoutError) and inner.errno is None:  # the system's has an errno: a dead connection
+    if isinstance(inner, TimeoutError) and inner.errno is None:  # with an errno it is from the OS: a dead connection
         return RequestTimeout(f"{operation}: {reached} did not take the whole request in time", sent=sent)
     unread = isinstance(inner, _NO_WHOLE_ANSWER)
     no_http = isinstance(inner, http.client.HTTPException) and not unread
@@ -89,7 +89,7 @@ def _proxy_remedy(code: int, server: str, origin: str) -> str:
 
 
 def is_about_our_certificate(error: BaseException) -> bool:
-    """Whether the server refuses the client certificate, which it does before it reads a request."""
+    """Whether the server refused the client certificate; servers do so before they read a request."""
     reason = getattr(error, "reason", None) or ""
     return "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason)
 
