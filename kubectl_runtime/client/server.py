@@ -388,5 +388,5 @@ class ServerWarnings:
             if not known and number < _REMEMBERED:
                 log.warning("%s: the API server warns: %s", operation, text.replace('\\"', '"'))
             elif not known:
-                log.warning("%s: the API server has given %d different warnings; further ones are not shown",
+                log.warning("%s: the API server has sent %d different warnings; further warnings are not logged",
                             operation, number)

@@ -234,7 +234,7 @@ def test_an_open_stream_of_the_parent_is_read_by_the_parent_alone() -> None:
                 try:
                     next(iter(log))
                 except TransportError as error:
-                    assert "in the process that this one was forked from" in str(error)
+                    assert "in the parent process" in str(error)
                 else:
                     raise AssertionError
 

@@ -523,8 +523,8 @@ class Api(ListVerbs[K], KindVerbs[K]):
         selection = chosen(selection, ListParams, "selection", label_selector=label_selector,
                            field_selector=field_selector)
         if selection.shard is not None:
-            raise RequestError("delete_collection takes no shard=: a server without the feature gate would delete all "
-                               "objects; list them, and delete each")
+            raise RequestError("delete_collection takes no shard=, because a server without support for shards would "
+                               "delete all objects; list the objects, and delete each one")
         params = self._write_params(params, DeleteParams, propagation_policy=propagation_policy,
                                     preconditions=preconditions, grace_period_seconds=grace_period_seconds,
                                     dry_run=dry_run)
@@ -540,7 +540,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
 
 def _api(client: Client, kind: type[Any] | ApiResource, namespace: str | None) -> Api[Any]:
     if not hasattr(client, "answer") or isinstance(client, type):
-        raise RequestError("an Api is made with a Client, such as Client.try_default(), and a kind; not with "
+        raise RequestError("the client of an Api must be a Client, such as Client.try_default(), not "
                            f"{class_named(client)}")
     if isinstance(kind, ApiResource):
         return Api(client, dynamic(kind), Place(kind, namespace))

@@ -158,7 +158,7 @@ class ApiBase(Generic[K]):
     def _answered(self, request: Request, decode: Callable[[bytes], T], timeout: Duration | None = None,
                   stop: StopToken | None = None, seen: Callable[[int], object] | None = None) -> T:
         """Send `request` and return what `decode` makes of the answer. A write is reported to the client's write
-        observers before it is sent and after it was answered, and to the client's `Observer`. `seen` gets the
+        observers before it is sent and after it was answered, and to the client's `Observer`. `seen` is called with the
         HTTP status."""
         if request.is_read:
             return self._decoded(request, decode, timeout, stop, seen)

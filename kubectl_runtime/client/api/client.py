@@ -181,7 +181,7 @@ class WriteObservers(Observers[Write]):
 
 
 SPARE_CONNECTIONS = 4
-"""Pooled connections in addition to one per worker: for the lists that watches make, leases, health checks."""
+"""Pooled connections in addition to one per worker: for lists by watches, requests for Leases, and health checks."""
 
 
 def connections_for(workers: int) -> int:
@@ -356,12 +356,12 @@ class Client:
           RequestError. These three apply to the verbs of `Api`; `request` sends its request unchanged.
         - `use_session_send`: send through `Session.send`, so that mocks of this method work. `clock`: for tests.
 
-        Raises ConfigError or AuthError for arguments that cannot work, RequestError if these are headers, `own_writes`,
-        `workers` or the options of writes, and TypeError for an observer that is not an Observer.
+        Raises ConfigError or AuthError for arguments that cannot work, RequestError for invalid headers, `own_writes`,
+        `workers` or options of writes, and TypeError for an observer that is not an Observer.
         """
         if not isinstance(config, Config):
-            raise ConfigError(f"a Client is made from a Config, not from {type(config).__name__}: "
-                              "Client(Config(cluster_url=...)) or Client.try_default()")
+            raise ConfigError(f"the config of a Client must be a Config, not {type(config).__name__}: "
+                              "use Client(Config(cluster_url=...)) or Client.try_default()")
         self.clock = clock
         self.observer = extensible(observer)
         """The given observer, in a form that never raises."""

@@ -100,7 +100,7 @@ class Entry(Generic[K]):
         if held.metadata.generate_name and self._new:
             raise RequestError(f"{operation}: the object of an entry has a fixed name: it cannot have a generateName")
         if held.name != self.name or (held.namespace or None) != (self._api.namespace or None):
-            raise RequestError(f"{operation}: the object became {held.ref}; an object keeps its name and namespace")
+            raise RequestError(f"{operation}: the object was renamed to {held.ref}; name and namespace must not change")
 
 
 def _plain(held: Any) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _by_resource(resource: ApiResource, verbs: tuple[str, ...]) -> list[tuple[st
 
 
 LEAST = 0.001
-"""The least seconds for reading the object, even if discovery has used up the time."""
+"""The minimum number of seconds for reading the object, even if discovery has used up the time."""
 
 
 def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, namespace: str | None = None,

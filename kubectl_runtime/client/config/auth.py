@@ -96,7 +96,7 @@ class FixedCredentials:
         """HTTP basic authentication. Raises AuthError for a user name with a colon (the separator between user name and
         password), and for text that cannot be encoded."""
         if ":" in username:
-            raise AuthError("the user name has a colon in it, where the password would begin")
+            raise AuthError("the user name must not contain a colon, where the password would begin")
         try:
             pair = SecretBytes(f"{username}:{password}".encode())
         except UnicodeEncodeError:
@@ -226,11 +226,11 @@ def checked_header(value: Secret, source: str) -> Secret:
 
 
 QUIET_PERIOD = 10.0
-"""The minimum of seconds between two attempts when the first attempt did not help."""
+"""The minimum number of seconds between two attempts when the first attempt did not help."""
 PATIENCE = 60.0
 """Seconds for which a caller without a deadline waits."""
 LONGEST_ATTEMPT = 120.0
-"""The maximum of seconds for an attempt: twice as long as an exec plugin may run."""
+"""The maximum number of seconds for an attempt: twice as long as an exec plugin may run."""
 
 Value = TypeVar("Value")
 
@@ -314,8 +314,8 @@ class Renewal(Generic[Value]):
         return self._outcome(attempt, deadline)
 
     def _joined(self, seen: Value | None) -> tuple[_Attempt[Value], bool]:
-        """The running attempt, the last attempt if its value has replaced `seen`, or a new attempt; True if the attempt
-        is new. The caller counts as waiting until it calls `_leave`."""
+        """The running attempt, the last attempt if its value has replaced `seen`, or a new attempt; and whether the
+        attempt is new. The caller counts as waiting until it calls `_leave`."""
         now, late = self._clock.monotonic(), None
         with self._lock:
             attempt = self._attempt

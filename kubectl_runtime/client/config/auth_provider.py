@@ -153,9 +153,9 @@ def _checked_endpoint(url: str, what: str) -> str:
     try:
         checked = checked_url(url.partition("?")[0], what, tls=False)
     except ConfigError as error:
-        raise AuthError(f"no request is sent to the auth provider 'oidc': {error}") from None
+        raise AuthError(f"no request was sent to the auth provider 'oidc': {error}") from None
     if not checked.startswith("https://") and not is_loopback_url(checked):
-        raise AuthError(f"the auth provider 'oidc' cannot be used: its {what} is not https")
+        raise AuthError(f"the auth provider 'oidc' cannot be used: its {what} must be an https URL")
     return url
 
 

@@ -113,8 +113,8 @@ def check_credentials(auth: object, origin: str) -> None:
     """Raise ConfigError, without showing `auth`, unless it has the methods of `Credentials`; a plain token has none."""
     needed = ("header", "refresh", "certificate")
     if auth is not None and not all(callable(getattr(auth, name, None)) for name in needed):
-        raise ConfigError(f"{origin}: auth is of type {type(auth).__name__}, expected Credentials, which have the "
-                          f"methods {', '.join(needed)}; a token goes into token=")
+        raise ConfigError(f"{origin}: auth must be Credentials, which have the methods {', '.join(needed)}, not "
+                          f"{type(auth).__name__}; pass a plain token as token=")
 
 
 def check_server_name(name: str, origin: str) -> None:
@@ -125,7 +125,7 @@ def check_server_name(name: str, origin: str) -> None:
     except ValueError:
         found = is_name(name)
     if not found:
-        raise ConfigError(f"{origin}: tls-server-name is {name!r}, which is not a host name")
+        raise ConfigError(f"{origin}: tls-server-name must be a host name, not {name!r}")
 
 
 def checked_url(url: str, origin: str, *, tls: bool) -> str:
@@ -136,7 +136,7 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
     """
     url = url.rstrip("/")
     if not url.isprintable() or " " in url or "\\" in url:
-        raise ConfigError(f"{origin}: the server URL has blanks, backslashes or control characters in it")
+        raise ConfigError(f"{origin}: the server URL must not contain blanks, backslashes or control characters")
     if "://" not in url:
         if not tls:
             shown = url.rpartition("@")[2]
@@ -152,7 +152,7 @@ def checked_url(url: str, origin: str, *, tls: bool) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path")
     if parts.username is not None:
-        raise ConfigError(f"{origin}: the server URL holds a user name: use username= and password=")
+        raise ConfigError(f"{origin}: the server URL must not contain a user name: use username= and password=")
     if not has_host(parts.netloc):
         raise ConfigError(f"{origin}: the server URL must look like https://host:port/path, "
                           "and its host must be a name or an address") from None

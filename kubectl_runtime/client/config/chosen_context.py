@@ -28,7 +28,7 @@ def settings_of(kubeconfig: Kubeconfig, context: str | None = None) -> dict[str,
     """The arguments of a `Config` for the named context, or the current one. Raises ConfigError. Opens no connection
     and runs no plugin."""
     if context is not None and not isinstance(context, str):
-        raise ConfigError(f"context must be the name of a context, a text, not a {type(context).__name__}")
+        raise ConfigError(f"context must be the name of a context, a str, not {type(context).__name__}")
     name = context or kubeconfig.current_context
     cluster, user, namespace = _select(kubeconfig, name)
     origin = f"context {name!r} of {', '.join(kubeconfig.files)}"

@@ -131,7 +131,7 @@ class Config:
         for name in ("connect_timeout", "timeout"):
             limit = seconds(getattr(self, name))
             if not limit > 0:
-                raise ConfigError(f"{self.origin}: {name} is {limit:g} s: it must be above 0; infinite means no limit")
+                raise ConfigError(f"{self.origin}: {name} must be above 0 s, not {limit:g} s; infinite means no limit")
             object.__setattr__(self, name, min(limit, UNLIMITED))
         if self.withholds_credentials:
             kept = {name: value for name, value in self.headers.items() if not is_credential(name)}
@@ -224,7 +224,7 @@ class Config:
             # In an image the home folder is often root's, and a Pod that runs as another user is not meant to read it.
             if environ.get("KUBECONFIG") or context is not None or not environ.get("KUBERNETES_SERVICE_HOST"):
                 raise
-            log.warning("%s; the Pod's service account is used", error)
+            log.warning("%s; using the Pod's service account instead", error)
             return cls.incluster(environ=environ)
         if context is not None or not merged.is_empty():
             return cls._of(merged, context)
@@ -299,7 +299,7 @@ def _read(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | No
         paths = [kubeconfig.expanded(path) for path in listed]
     merged = kubeconfig.Kubeconfig.read(paths)
     if not merged.files:
-        named = ", ".join(map(str, paths)) or "the default one, as no home folder is known,"
+        named = ", ".join(map(str, paths)) or "the default file (no home folder is known)"
         raise NotConfiguredError(f"no kubeconfig: {named} does not exist. {_REMEDY}")
     return merged
 

@@ -41,7 +41,7 @@ from kubectl_runtime.manifests.documents import read_text
 RUN_TIMEOUT = 60.0
 """Seconds that a plugin may run."""
 MOST_OUTPUT = 1 << 20
-"""The most bytes that a plugin may print on standard output, and on standard error."""
+"""The maximum number of bytes that a plugin may print on standard output, and on standard error."""
 _PIECE = 1 << 16
 _LOOK = 0.1
 """Seconds between two checks whether the plugin has ended. The end of its output does not show this, because a process
@@ -51,8 +51,8 @@ _API_VERSIONS = (_V1, "client.authentication.k8s.io/v1beta1")
 _MODES = ("Never", "IfAvailable", "Always")
 _STDERR_TAIL = 500
 _STDERR_LOOKED_AT = 1 << 14
-"""The number of last characters that are searched for credentials. A credential that begins earlier is not
-recognized."""
+"""How many characters at the end of the error output are searched for credentials. A credential that begins earlier is
+not recognized."""
 _SECRET = re.compile(
     r"(?i)(bearer\s+|basic\s+(?=\S*[\d=])|(?:token|password|secret|key)[\"']?\s*[=:]\s*[\"']?)\S+"
     r"|(?<=://)[^\s/@]+(?=@)|(?<![\w-])[\w-]{16,}\.[\w-]{16,}\.[\w-]{16,}")
@@ -94,8 +94,8 @@ class ExecSpec:
         env = tuple(((entry.name or "", entry.value or "") if entry else ("", "")) for entry in config.env or ())
         for index, (name, value) in enumerate(env):
             if not name or "=" in name or "\0" in name + value:
-                raise ConfigError(f"{place}.env[{index}]: the exec plugin {command} needs a name for each variable, "
-                                  "without = and zero bytes")
+                raise ConfigError(f"{place}.env[{index}]: a variable of the exec plugin {command} needs a name without "
+                                  "=, and must not contain zero bytes")
         if "/" in command.replace(os.sep, "/"):
             command = os.path.normpath(folder / command)
         asked = bool(config.provide_cluster_info)
@@ -218,7 +218,7 @@ class ExecCredentials:
         if status is None:
             raise AuthError(f"{plugin} printed an ExecCredential without a status")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise AuthError(f"{plugin} gave only one of certificate and key")
+            raise AuthError(f"{plugin} printed only one of client certificate and key")
         certificate = None
         if status.client_certificate_data and status.client_key_data:
             certificate = ClientCertificate(status.client_certificate_data.encode(), status.client_key_data.encode())
@@ -247,8 +247,8 @@ class ExecCredentials:
 
 
 def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes, bytes]:
-    """The problem of the run, worded to follow the plugin's name, and the two outputs. Blocks until the plugin ends,
-    has printed too much or takes too long, or `stop` is set."""
+    """The problem of the run, as text that reads on from the plugin's name, and the two outputs. Blocks until the
+    plugin ends, has printed too much or takes too long, or `stop` is set."""
     deadline = time.monotonic() + RUN_TIMEOUT
     outputs = {"standard output": (process.stdout, bytearray()), "standard error": (process.stderr, bytearray())}
     with selectors.DefaultSelector() as selector:

@@ -168,7 +168,7 @@ def typed(value: object, source: str) -> Document:
     except RecursionError:
         raise ConfigError(f"{source}: it is nested too deeply") from None
     if document.kind not in ("Config", "", None) or document.api_version not in ("v1", "", None):
-        raise ConfigError(f"{source} is not a kubeconfig: its kind is {document.kind!r} of {document.api_version!r}")
+        raise ConfigError(f"{source} is not a kubeconfig: it is of kind {document.kind!r} in {document.api_version!r}")
     for path, data in _encoded(document):
         decoded(data, f"{source}: {path}")
     for path, extensions in _extensions(document):
@@ -334,8 +334,8 @@ def listed_paths(source: object) -> list[str | os.PathLike[str]]:
     """One path or several, as a list. Raises ConfigError for anything else."""
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(paths, Sequence) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        raise ConfigError("a kubeconfig is given as a path, a list of paths or a mapping, or its text as text=; "
-                          f"not as a {type(source).__name__}")
+        raise ConfigError("the source of a kubeconfig must be a path, a list of paths or a mapping, not "
+                          f"{type(source).__name__}; pass its text as text=")
     return list(paths)
 
 

@@ -63,7 +63,7 @@ def as_sent(value: str) -> str:
 
 
 MOST_BYTES = 16 << 20
-"""The most bytes of a configuration file: a kubeconfig, certificates, a token."""
+"""The maximum size in bytes of a configuration file: a kubeconfig, certificates, a token."""
 
 T = TypeVar("T")
 

@@ -163,14 +163,14 @@ def with_layers(stack: Stack, layers: Layers) -> Stack:
         return stack.innermost(*layers)
     changed = layers(stack)
     if not isinstance(changed, Stack):
-        raise ConfigError("layers= takes a list of layers, or a function that is given the Stack and returns a Stack, "
+        raise ConfigError("layers= must be a list of layers, or a function that takes the Stack and returns a Stack, "
                           f"not {type(changed).__name__}")
     return changed
 
 
 def _checked(layer: Layer) -> Layer:
     if not callable(layer):
-        raise ConfigError(f"a layer is a function from Send to Send, not {type(layer).__name__}")
+        raise ConfigError(f"a layer must be a function from Send to Send, not {type(layer).__name__}")
     return layer
 
 

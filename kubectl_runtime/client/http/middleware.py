@@ -59,7 +59,8 @@ _WARN_AT = 4
 would show the trouble until the call gives up."""
 
 _WARN_EVERY = 60.0
-"""The least seconds between two warnings of a client, even if its server fails and recovers many times in between."""
+"""The minimum number of seconds between two warnings of a client, even if its server fails and recovers many times in
+between."""
 
 
 class Call(msgspec.Struct):
@@ -69,7 +70,7 @@ class Call(msgspec.Struct):
     `send_by`: a point on the client's clock after which no connection is opened for the call.
     `in_doubt`: the server may have carried out an attempt, though no whole answer came.
     `checks`: called with the call right before the first byte of each attempt; a check refuses the call by raising.
-    `closing`: set when the client is closed, which ends a write of which no byte was sent. `stop` includes this token.
+    `closing`: set when the client is closed, which ends a write if none of its bytes was sent. `stop` includes it, too.
     A header with several values is sent as several lines.
     """
 
@@ -111,7 +112,7 @@ def stacked(layers: Iterable[Layer], exchange: Send) -> Send:
     for layer in reversed(list(layers)):
         send = layer(send)
         if not callable(send):
-            raise ConfigError(f"a layer takes Send and returns Send: {layer!r} returned a {type(send).__name__}")
+            raise ConfigError(f"a layer must take a Send and return a Send: {layer!r} returned a {type(send).__name__}")
     return send
 
 
@@ -154,8 +155,8 @@ class RetryLog:
                 self._since, self._retries, self.told = now, 0, True
             self._retries += 1
         if warn:
-            log.warning("%s (retry %d); other calls to %s that fail are retried without further warnings until one is "
-                        "answered", failure, call.attempt, self._host or "the server")
+            log.warning("%s (retry %d); other failed calls to %s are retried without further warnings until the "
+                        "server answers a call", failure, call.attempt, self._host or "the server")
         else:
             log.debug("%s (retry %d)", failure, call.attempt)
 
@@ -241,8 +242,8 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
                 except KubeError:
                     if not stop.is_set():
                         raise
-            raise ConnectionFailed(f"{call.request.operation}: given up, as {stop.reason or 'its stop token was set'}",
-                                   Failure(sent=False, permanent=True))
+            raise ConnectionFailed(f"{call.request.operation}: given up, because "
+                                   f"{stop.reason or 'its stop token was set'}", Failure(sent=False, permanent=True))
 
         def authenticated(call: Call) -> Answer:
             answer, header = sent(call)

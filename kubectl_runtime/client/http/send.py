@@ -53,9 +53,9 @@ from kubectl_runtime.core.base.threads import Clock, ForkSafeLock, seconds
 from kubectl_runtime.core.scope import StopToken, current_scope, scoped_cut
 
 PROBE_SECONDS = 5.0
-"""The least seconds between two attempts to reach a server that is away."""
+"""The minimum number of seconds between two attempts to reach a server that is away."""
 PROBE_SPREAD = 0.5
-"""The most seconds of random delay that are added, so that many programs do not try at the same moment."""
+"""The maximum number of seconds of random delay that are added, so that many programs do not try at the same moment."""
 FIRST_TRY = (0.8, 1.6)
 """The range of the seconds from the first failure to the first turn. It is short, because a connection that broke by
 chance works again soon."""
@@ -163,7 +163,7 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 class _Bucket:
-    """When the next token is available. Safe to use from any thread."""
+    """A token bucket: computes when the next token is available. Safe to use from any thread."""
 
     def __init__(self, limit: RateLimit, clock: Clock) -> None:
         self._clock = clock
@@ -195,10 +195,10 @@ def limiting(limit: RateLimit, clock: Clock) -> Layer:
                 wait = bucket.take(call.deadline)
                 if wait is None:
                     raise RequestTimeout(f"{call.request.operation}: the deadline would pass before the rate limit of "
-                                         f"{limit.qps:g} calls a second lets it through: raise qps, or give the call "
-                                         "more time", sent=False)
+                                         f"{limit.qps:g} calls a second lets the call through: raise qps, or give the "
+                                         "call more time", sent=False)
                 if wait and call.stop.wait(wait):
-                    raise ConnectionFailed(f"{call.request.operation}: given up before it was sent, as "
+                    raise ConnectionFailed(f"{call.request.operation}: given up before it was sent, because "
                                            f"{call.stop.reason or 'its stop token was set'}",
                                            Failure(sent=False, permanent=True))
             return send(call)
@@ -364,8 +364,8 @@ def exchange(carrier: Callable[[], Carrier | None], config: Config, clock: Clock
         now = clock.monotonic()
         left = min(call.deadline - now, UNLIMITED)
         if left <= 0:
-            raise RequestTimeout(f"{call.request.operation}: the deadline passed before it could be sent to {server}",
-                                 sent=False)
+            raise RequestTimeout(f"{call.request.operation}: the deadline passed before the request could be sent to "
+                                 f"{server}", sent=False)
         current = carrier()
         if current is None:
             raise ConnectionFailed(f"{call.request.operation}: the client was closed",
@@ -405,8 +405,8 @@ def _check(call: Call) -> None:
 
 
 def _given_up(call: Call, interrupt: Interrupt, *, sent: bool) -> ConnectionFailed:
-    return ConnectionFailed(f"{call.request.operation}: given up, as {interrupt.reason or 'its stop token was set'}",
-                            Failure(sent=sent, permanent=True))
+    return ConnectionFailed(f"{call.request.operation}: given up, because "
+                            f"{interrupt.reason or 'its stop token was set'}", Failure(sent=sent, permanent=True))
 
 
 READS = frozenset(("GET", "HEAD", "OPTIONS"))

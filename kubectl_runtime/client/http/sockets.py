@@ -313,8 +313,8 @@ def _trust(context: ssl.SSLContext, ca: bytes, source: str) -> None:
 
 
 LARGEST_OBJECT = 16 << 20
-"""The most bytes of one object, as in client-go. The limit applies to an answer that holds one object, to a watch
-event, and to a line of text that is kept whole. (An API server itself accepts 3 MiB.)"""
+"""The maximum size of one object in bytes, as in client-go. The limit applies to an answer that holds one object, to a
+watch event, and to a line of text that is kept whole. (An API server itself accepts 3 MiB.)"""
 
 
 class LineSplitter:

@@ -96,8 +96,8 @@ class PortForward:
     def socket(self, port: int) -> ForwardedPort:
         """The connection to `port`, the same object each time. Raises RequestError for a port that is not forwarded."""
         if port not in self._ports:
-            raise RequestError(f"{self._channels.websocket.operation}: port {port} is not forwarded; forwarded are "
-                               f"{', '.join(map(str, self._ports))}")
+            raise RequestError(f"{self._channels.websocket.operation}: port {port} is not forwarded; the forwarded "
+                               f"ports are {', '.join(map(str, self._ports))}")
         return self._ports[port]
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class PortChannels(Channels):
         if len(begin) == 2:
             del self._begin[message[0]]
             if (found := int.from_bytes(begin, "little")) != (wanted := self._ports[message[0] // 2]):
-                raise TransportError(f"channel {message[0]} is of port {found}, where port {wanted} was expected")
+                raise TransportError(f"channel {message[0]} belongs to port {found}, where port {wanted} was expected")
         super().put(message[:1] + message[1 + missing:])
 
 
@@ -167,8 +167,8 @@ class LocalPort:
         try:
             self._listener = socket.create_server((host, port))
         except OSError as error:
-            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}; port 0 takes any "
-                          "free port") from error
+            raise OSError(error.errno, f"cannot listen at {host}:{port}: {error.strerror or error}; pass port 0 for "
+                          "any free port") from error
         self.host = host
         """The address on which the port listens."""
         self.port: int = self._listener.getsockname()[1]

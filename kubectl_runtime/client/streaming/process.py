@@ -46,7 +46,7 @@ V4 = "v4.channel.k8s.io"
 CLOSE_SIGNAL = 255
 
 _LONGEST_MESSAGE = 1 << 15
-"""The most bytes of data in a message to the server, as in kubectl."""
+"""The maximum number of data bytes in a message to the server, as in kubectl."""
 _is_exit_code = re.compile(r"-?[0-9]{1,10}").fullmatch
 
 
@@ -123,7 +123,7 @@ class Channels:
             if not (arrived or found) and websocket.error is not None:
                 raise websocket.error
             if not (arrived or websocket.ended):
-                raise RequestTimeout(f"{websocket.operation}: {'not all' if found else 'nothing'} came within "
+                raise RequestTimeout(f"{websocket.operation}: {'only a part' if found else 'nothing'} came within "
                                      f"{timeout or 0:.3g} s")
             return found
 

@@ -101,8 +101,8 @@ def _opened(response: Response, operation: str, key: str, protocols: Sequence[st
     found = getattr(getattr(raw, "connection", None), "sock", None)
     file = getattr(getattr(raw, "_fp", None), "fp", None)  # as in wire.streams.raw_response
     if not isinstance(found, socket.socket | TlsInTls) or file is None:
-        raise TransportError(f"{operation}: the adapter of this client cannot carry a websocket: there is no socket "
-                             "below its answers (a mock)")
+        raise TransportError(f"{operation}: the client's adapter cannot open a websocket: its answers have no socket, "
+                             "as with a mock")
     found.setblocking(False)
     return Opened(found, _buffered(file), protocol, response)
 
@@ -124,8 +124,8 @@ def _buffered(file: Any) -> bytes:
 TEXT, BINARY, CLOSE, PING, PONG = (ABNF.OPCODE_TEXT, ABNF.OPCODE_BINARY, ABNF.OPCODE_CLOSE, ABNF.OPCODE_PING,
                                    ABNF.OPCODE_PONG)
 LONGEST_MESSAGE = 32 << 20
-"""The most bytes of a message: the limit of golang.org/x/net/websocket, which kubelets use. (Kubelets send about 32 KiB
-at once.)"""
+"""The maximum size of a message in bytes: the limit of golang.org/x/net/websocket, which kubelets use. (Kubelets send
+about 32 KiB at once.)"""
 _DATA = (TEXT, BINARY, ABNF.OPCODE_CONT)
 
 
@@ -159,7 +159,8 @@ class FrameReader:
                     yield found.opcode, _bytes(found.data)
                     continue
                 if (found.opcode == ABNF.OPCODE_CONT) != (self._opcode is not None):
-                    raise TransportError("what came is not a websocket: a fragment belongs to no message")
+                    raise TransportError("the received data is not a websocket message: a fragment belongs to no "
+                                         "message")
                 opcode = self._opcode = found.opcode if self._opcode is None else self._opcode
                 self._fragments.append(_bytes(found.data))
                 if found.fin:
@@ -169,7 +170,7 @@ class FrameReader:
         except BlockingIOError:
             return
         except WebSocketException as error:
-            raise TransportError(f"what came is not a websocket: {error}") from None
+            raise TransportError(f"the received data is not a websocket message: {error}") from None
 
     def _take(self, size: int) -> bytes:
         """Return at most `size` unread bytes, for websocket-client. After BlockingIOError, websocket-client keeps the

@@ -429,7 +429,7 @@ def _sent_as_the_session_says(rules: WireRules, adapter: BaseAdapter, request: P
 
 
 def _prepared(call: Call, *, plain: bool) -> PreparedRequest:
-    """The call as a request of requests. `plain`: only urllib3 will look at its headers, so they may be a dict."""
+    """The call as a PreparedRequest. `plain`: only urllib3 will read the headers, so they may be a dict."""
     prepared = PreparedRequest()
     prepared.method = call.request.method
     prepared.url = call.url
@@ -498,7 +498,7 @@ def rules_with(session: requests.Session | None, config: Config, *, connections:
 def _check(session: requests.Session) -> None:
     """Raise ConfigError for anything but a session, and for settings on which requests would fail at the first call."""
     if not isinstance(session, requests.Session):
-        raise ConfigError(f"session= takes a requests.Session, not {_kind(session)}")
+        raise ConfigError(f"session= must be a requests.Session, not {_kind(session)}")
     verify, cert, auth = session.verify, session.cert, session.auth
     if verify is not None and not isinstance(verify, bool | str | os.PathLike):
         raise ConfigError(f"the session's verify must be True, False or a path, not {_kind(verify)}")
@@ -523,7 +523,7 @@ def _withhold_credentials(rules: WireRules) -> None:
 
 
 def _is_default(adapter: BaseAdapter) -> bool:
-    """Whether requests itself mounted it."""
+    """Whether requests itself mounted `adapter`."""
     return type(adapter) is HTTPAdapter and adapter.max_retries.total == 0
 
 
@@ -538,7 +538,7 @@ def _arguments(session: requests.Session, rules: WireRules) -> dict[str, Any]:
         cert = (config.client_certificate_file, config.client_key_file)
     if cert is None and config.client_certificate_data:
         raise ConfigError(f"{config.origin}: a client certificate given as data cannot be used by an adapter "
-                          "mounted on the session or with use_session_send: give it as files, or mount no adapter")
+                          "mounted on the session or with use_session_send: pass it as files, or use neither")
     proxies = {"http": rules.proxy, "https": rules.proxy} if rules.proxy else {}
     return {"verify": verify, "cert": cert, "proxies": proxies}
 

@@ -72,7 +72,8 @@ class Limits(Timeout):
         self.deadline = now + self.seconds
         self.streaming, self.silence = streaming, silence
         self.sent = True
-        """Whether a byte of the request may have left; only set once a connection is taken for the request."""
+        """Whether a byte of the request may have left. True until a connection is taken for the request and resets
+        it."""
 
     @classmethod
     def of(cls, timeout: Any) -> Self:
@@ -279,10 +280,10 @@ def _check_framing(headers: Mapping[str, str]) -> None:
     the connection, which may have been cut."""
     coding = headers.get("transfer-encoding")
     if coding is not None and coding.strip().lower() not in _TRANSFER_CODINGS:
-        raise HTTPException(f"its Transfer-Encoding {coding[:100]!r} cannot be read")
+        raise HTTPException(f"the answer's Transfer-Encoding {coding[:100]!r} is not supported")
     length = headers.get("content-length")
     if length is not None and "chunked" not in (coding or "").lower() and not _is_length(length):
-        raise HTTPException(f"its Content-Length {length[:100]!r} is not a length")
+        raise HTTPException(f"the answer's Content-Length {length[:100]!r} is not a number of bytes")
 
 
 _WITHOUT_BODY = frozenset(("GET", "DELETE"))
@@ -360,7 +361,7 @@ class ApiConnection(HTTPConnection):
         return connection
 
     def _reached(self) -> ApiSocket | ApiTlsSocket:
-        """A connection to the server, or to the proxy if the proxy gets absolute URLs."""
+        """A connection to the server, or to the proxy if the proxy receives absolute URLs."""
         via, by, interrupt = self._via, self.limits.connect_by, self.limits.interrupt
         try:
             if via is None:

@@ -25,7 +25,7 @@ Options = Sequence[tuple[int, int, int | bytes]]
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 _LEAST_SHARE = 2.0
-"""The least seconds for one address, if that many are left."""
+"""The minimum number of seconds for one address, if that many are left."""
 
 _running: dict[tuple[int, str, int], Future[list[Address]]] = {}
 _lock = ForkSafeLock()
@@ -121,7 +121,7 @@ def _prepare(connection: socket.socket, by: float, options: Options | None, inte
         connection.setsockopt(*option)
     connection.settimeout(remaining(by))
     if not interrupt.attach(connection):
-        raise ConnectionAbortedError("given up before it was made")
+        raise ConnectionAbortedError("given up before the connection was made")
 
 
 def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Interrupt,
@@ -166,7 +166,7 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Inte
 
 
 def _for_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Interrupt) -> tuple[str, bool]:
-    """The destination for the proxy, and whether it may be a name."""
+    """The destination to send to the proxy, and whether the proxy accepts a host name there."""
     host = host.strip("[]")
     if proxy.scheme in ("socks5h", "socks4a"):
         return host, True
@@ -179,5 +179,6 @@ def _for_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Interru
     if proxy.scheme == "socks4":
         found = [address for address in found if address[0] == socket.AF_INET]
     if not found:
-        raise ProxyError(f"the SOCKS proxy {proxy.place}", OSError(f"SOCKS 4 has no IPv6, and {host} has no IPv4"))
+        raise ProxyError(f"the SOCKS proxy {proxy.place}", OSError("SOCKS 4 does not support IPv6, and "
+                                                                  f"{host} has no IPv4 address"))
     return found[0][4][0], False

@@ -46,9 +46,9 @@ from kubectl_runtime.core.requests.request import Request
 from kubectl_runtime.core.scope import StopToken
 
 LONGEST_LINE = 1 << 16
-"""The most bytes of a size line, and of a trailer; anything longer is not HTTP."""
+"""The maximum size in bytes of a size line, and of a trailer; anything longer is not HTTP."""
 _LONGEST_PLAIN = 18
-"""The most bytes of a plain size line: sixteen digits and CR LF."""
+"""The maximum size in bytes of a plain size line: sixteen digits and CR LF."""
 _is_hex = re.compile(rb"[0-9A-Fa-f]{1,16}").fullmatch  # int() alone would also take signs, 0x and underscores
 
 
@@ -119,7 +119,7 @@ class ChunkedDecoder:
         if self._trailer:
             self._trailer += len(line)
             if self._trailer > LONGEST_LINE:
-                raise FramingError("its trailer has no end")
+                raise FramingError("the body's trailer has no end")
             self.finished = not line
             return 0
         digits = line.partition(b";")[0].strip()
@@ -158,12 +158,12 @@ def _plain_size(line: bytes) -> int:
 GZIP = "gzip"
 
 PIECE = 1 << 19
-"""The most bytes of a piece. Each read lets other threads run, so under a flood of events larger pieces mean fewer
-switches between the watch and the workers: the whole pipeline was a quarter faster with 256 KiB than with 64 KiB, and
-another twentieth faster with 512 KiB."""
+"""The maximum size of a piece in bytes. Each read lets other threads run, so under a flood of events larger pieces mean
+fewer switches between the watch and the workers: the whole pipeline was a quarter faster with 256 KiB than with 64 KiB,
+and another twentieth faster with 512 KiB."""
 
 _PACKED = 1 << 14
-"""The most compressed bytes that are read at once: zlib copies its unused input after each piece and each member."""
+"""The maximum number of compressed bytes per read: zlib copies its unused input after each piece and each member."""
 
 
 class UnknownCoding(Exception):
@@ -284,7 +284,7 @@ class Gunzip:
             try:
                 piece = self._member.decompress(data, PIECE)
             except zlib.error as error:
-                raise FramingError(f"its gzip is damaged: {str(error).rpartition(': ')[2]}") from None
+                raise FramingError(f"the gzip data is damaged: {str(error).rpartition(': ')[2]}") from None
             yield piece
             if self._member.eof:
                 data = self._member.unused_data
@@ -299,7 +299,7 @@ class Gunzip:
     def end(self) -> None:
         """Note that the input has ended. Raises FramingError in the middle of a member."""
         if self._member is not None:
-            raise FramingError("its gzip is cut off")
+            raise FramingError("the gzip data is cut off")
 
 
 def raw_file(raw: Any) -> io.BufferedReader | None:
@@ -371,8 +371,8 @@ class ByteStream:
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
-            raise TransportError(f"{self._operation}: it was opened in the process that this one was forked from, "
-                                 "which reads from the same connection: open another one here")
+            raise TransportError(f"{self._operation}: the stream was opened in the parent process, which reads from "
+                                 "the same connection: open another stream in this process")
 
     def _foreign(self) -> Iterator[bytes]:
         stream = getattr(self._response.raw, "stream", None)
@@ -489,9 +489,9 @@ def read_body(raw: Framed, file: io.BufferedReader, call: Call, clock: Clock, *,
         size += len(piece)
         pieces.append(piece)
         if size > LARGEST_OBJECT and size > (limit := _limit(content.received, one_object=one_object)):
-            raise UnexpectedAnswer(f"{call.request.operation}: the answer is longer than {limit >> 20} MiB, the most "
-                                   f"that is read of {'one object' if one_object else 'one answer'}"
-                                   f"{'' if one_object else '; lists come in pages with a limit'}")
+            raise UnexpectedAnswer(f"{call.request.operation}: the answer is longer than {limit >> 20} MiB, the "
+                                   f"maximum for {'one object' if one_object else 'one answer'}"
+                                   f"{'' if one_object else '; read a list in pages (limit=)'}")
         if not content.ended and clock.monotonic() >= call.deadline:
             raise TimeoutError
     if not content.received and _ends_with_the_connection(raw):

@@ -31,7 +31,7 @@ _OUT_OF_TIME = frozenset((9, 10))
 
 
 _LONGEST_TEXT = 200
-"""The most characters shown of an exception of http.client, which may quote a line of the answer."""
+"""The maximum number of characters shown of an exception of http.client, which may quote a line of the answer."""
 
 _tunnel_refused = re.compile(r"Tunnel connection failed: (\d{3})").match
 """http.client's message when a proxy answered CONNECT with anything but 200."""

@@ -157,7 +157,7 @@ def test_framing_that_leaves_the_end_of_the_body_open_is_an_error(request_: Requ
         peer.close()
 
     with WireServer(answering(unclear)) as server, server.client(client=FAST) as client:
-        with pytest.raises(TransportError, match=r"its (Content-Length|Transfer-Encoding) '") as caught:
+        with pytest.raises(TransportError, match=r"the answer's (Content-Length|Transfer-Encoding) '") as caught:
             client.request(request_)
         assert len(str(caught.value)) < 600
         assert caught.type.__name__ == ("OutcomeUnknownError" if request_ is POST else "ConnectionFailed")
@@ -376,7 +376,7 @@ class TestDeadlines:
 
     def test_a_call_whose_time_is_up_is_not_sent(self) -> None:
         with WireServer(answering(says())) as server, server.client() as client:
-            with pytest.raises(RequestTimeout, match="before it could be sent"):
+            with pytest.raises(RequestTimeout, match="before the request could be sent"):
                 client.request(GET, deadline=client.clock.monotonic())
         assert server.requests == []
 

@@ -143,7 +143,7 @@ def test_an_expired_token_that_cannot_be_renewed_is_an_error_that_names_the_fiel
 
 
 def test_a_provider_that_is_not_asked_over_https_is_not_asked() -> None:
-    with pytest.raises(AuthError, match="not https"):
+    with pytest.raises(AuthError, match="must be an https URL"):
         AuthProviderCredentials("oidc", settings("http://issuer.invalid")).header()
 
 

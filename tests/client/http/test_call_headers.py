@@ -158,7 +158,7 @@ class TestHeaders:
                 client.request(GET)
             assert len(client._warnings._told) == 1001
         assert len(caplog.records) == 1001
-        assert "1000 different warnings; further ones are not shown" in caplog.records[-1].getMessage()
+        assert "1000 different warnings; further warnings are not logged" in caplog.records[-1].getMessage()
 
 
 class TestLayers:

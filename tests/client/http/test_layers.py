@@ -105,8 +105,8 @@ class TestStack:
     @pytest.mark.parametrize(("layers", "words"), [
         (lambda stack: stack.outside("retries"), r"no layer 'retries': it has 'base url', 'retry'"),
         (lambda stack: stack.without(AUTH).replaced(AUTH, stack), "no layer 'auth'"),
-        (lambda stack: None, "not NoneType"), (lambda stack: stack.innermost(5), "a layer is a function"),
-        ([5], "a layer is a function")])
+        (lambda stack: None, "not NoneType"), (lambda stack: stack.innermost(5), "a layer must be a function"),
+        ([5], "a layer must be a function")])
     def test_a_stack_that_cannot_work_is_a_configuration_error(self, layers: Any, words: str) -> None:
         with pytest.raises(ConfigError, match=words):
             Client(Config(cluster_url=URL), layers=layers)
@@ -258,7 +258,7 @@ class TestRateLimit:
         thread.start()
         waiting.stop.set("the controller stops")
         thread.join(10)
-        assert "given up before it was sent, as the controller stops" in str(ended[0])
+        assert "given up before it was sent, because the controller stops" in str(ended[0])
         assert isinstance(ended[0], TransportError)
         assert not ended[0].sent
 

@@ -53,8 +53,8 @@ def test_calls_that_drag_on_are_one_line_and_their_answer_another(caplog: pytest
             retried(attempt)
         clock.advance(1)
     assert lines(caplog, logging.WARNING) == [
-        "get configmaps default/a: HTTP 503 (retry 4); other calls to api.example:6443 that fail are retried without "
-        "further warnings until one is answered"]
+        "get configmaps default/a: HTTP 503 (retry 4); other failed calls to api.example:6443 are retried without "
+        "further warnings until the server answers a call"]
     log.answered()
     log.answered()
     assert lines(caplog, logging.INFO) == ["api.example:6443 answers again, 5 s after the warning and after 50 retries"]

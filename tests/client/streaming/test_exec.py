@@ -259,7 +259,7 @@ def test_what_is_no_whole_status_leaves_the_end_unknown(text):
 
 def test_half_a_status_and_then_silence_is_a_timeout():
     with pods(serving(lambda peer: (peer.send(3, b'{"status":'), peer.peer.hold()))) as api:
-        with api.exec("web", ["x"]) as process, pytest.raises(RequestTimeout, match=r"not all came within 0\.1 s"):
+        with api.exec("web", ["x"]) as process, pytest.raises(RequestTimeout, match=r"only a part came within 0\.1 s"):
             process.status(timeout=0.1)
 
 

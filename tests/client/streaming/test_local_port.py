@@ -115,6 +115,6 @@ def test_a_pod_that_is_not_there_is_told_of_at_once_and_a_local_port_that_is_tak
         api.portforward_local("nobody", PORT)
     with socket.create_server(("127.0.0.1", 0)) as taken, pods(serving(after_the_first(echoing), V4)) as api:
         number = taken.getsockname()[1]
-        with pytest.raises(OSError, match=rf"cannot listen at 127\.0\.0\.1:{number}: .*; port 0 takes any free port"):
+        with pytest.raises(OSError, match=rf"cannot listen at 127\.0\.0\.1:{number}: .*; pass port 0 for any free"):
             api.portforward_local("db-0", PORT, local_port=number)
     eventually(forwarding_threads, lambda names: names == [])

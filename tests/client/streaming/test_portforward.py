@@ -77,7 +77,7 @@ def test_the_ports_number_may_come_with_the_first_bytes_or_one_byte_at_a_time():
 def test_another_port_than_was_asked_for_is_an_error():
     with pods(serving(lambda peer: (begin(peer, 81), peer.peer.hold()), V4)) as api, \
             api.portforward("web", [80]) as forward, \
-            pytest.raises(TransportError, match="channel 0 is of port 81, where port 80 was expected"):
+            pytest.raises(TransportError, match="channel 0 belongs to port 81, where port 80 was expected"):
         forward.socket(80).recv(timeout=20)
 
 
@@ -127,5 +127,5 @@ def test_ports_that_make_no_sense_are_refused_before_anything_is_sent(ports):
 
 def test_a_port_that_is_not_forwarded_is_named():
     with pods(serving(lambda peer: peer.peer.hold(), V4)) as api, api.portforward("web", [80]) as forward, \
-            pytest.raises(RequestError, match="port 81 is not forwarded; forwarded are 80"):
+            pytest.raises(RequestError, match="port 81 is not forwarded; the forwarded ports are 80"):
         forward.socket(81)

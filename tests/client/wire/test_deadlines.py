@@ -639,7 +639,7 @@ def test_closing_the_client_ends_a_read_that_has_a_token_of_its_own() -> None:
     with WireServer(serve) as server:
         client = server.client(timeout=60)
         began = time.monotonic()
-        with pytest.raises(TransportError, match="given up, as the client was closed"):
+        with pytest.raises(TransportError, match="given up, because the client was closed"):
             client.request(_LIST, stop=StopToken())
         assert time.monotonic() - began < MARGIN
 

@@ -232,7 +232,7 @@ def test_what_requests_would_fail_on_is_refused_when_the_client_is_made(wrong: d
 
 @pytest.mark.parametrize("wrong", ["x", 5, requests.Session, requests])
 def test_what_is_no_session_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"takes a requests\.Session"):
+    with pytest.raises(ConfigError, match=r"must be a requests\.Session"):
         Client(Config(cluster_url=URL), session=wrong)
 
 

@@ -292,7 +292,7 @@ def test_a_call_that_the_shutdown_ends_is_no_stuck_reconciler(program: Callable[
     status, log = one.end()
     assert status == 0, log
     assert "ended by the shutdown" in log
-    assert "get configmaps default/never: given up, as the grace period is over" in log
+    assert "get configmaps default/never: given up, because the grace period is over" in log
     assert "does not end" not in log
     assert "no-threads" in one.words
 
