@@ -51,7 +51,7 @@ class ServedKind(msgspec.Struct, frozen=True):
     subresources: tuple[str, ...] = ()
 
     def supports(self, verb: str) -> bool:
-        """Whether the server has `verb` (`list`, `watch`, `patch`) for the kind; permissions are not checked."""
+        """Whether the server supports `verb` (`list`, `watch`, `patch`) for the kind; permissions are not checked."""
         return verb in self.verbs
 
     def names(self) -> set[str]:

@@ -549,7 +549,7 @@ class Client:
         raise unknown
 
     def _logged(self, call: Call) -> Answer:
-        """The answer to the call with all of its attempts; logs one line at DEBUG."""
+        """Send the call, retries included, and return the answer; logs one line at DEBUG."""
         if not log.isEnabledFor(logging.DEBUG):
             return self._send(call)
         begun, code = self.clock.monotonic(), "no answer"
@@ -564,7 +564,7 @@ class Client:
                       f", {call.attempt} retr{'y' if call.attempt == 1 else 'ies'}" if call.attempt else "")
 
     def _told(self, call: Call) -> Answer:
-        """The answer, reported to the observers of `on_answer`."""
+        """Send the call, report its answer or error to the observers of `on_answer`, and return the answer."""
         try:
             answer = self._logged(call)
         except BaseException as error:
@@ -592,7 +592,8 @@ class Client:
         self._carriers.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the client is closed, or now if it is closed; returns a function that removes it."""
+        """Call `callback` when the client is closed, or at once if it already is; returns a function that removes
+        `callback`."""
         return self._carriers.closing.on_set(callback)
 
     @property

@@ -196,7 +196,7 @@ def _other_event(kind: str, content: Carried) -> RecordEvent:
 
 
 def _document(begun: list[bytes], splitter: LineSplitter, pieces: Iterator[bytes], request: Request) -> RecordEvent:
-    """The Status in an indented document. Raises DecodeError when it is anything else."""
+    """The Status in an indented document. Raises DecodeError for any other document."""
     text = b"\n".join([*begun, splitter.rest()])
     for piece in pieces:
         text += piece

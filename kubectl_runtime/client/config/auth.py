@@ -216,8 +216,8 @@ def bearer(token: str) -> Secret:
 
 
 def checked_header(value: Secret, source: str) -> Secret:
-    """Check that a header can carry `value`, and return it. Raises AuthError, without quoting the value, if it has line
-    breaks or is not ASCII.
+    """Check that a header can carry `value`, and return it. Raises AuthError, without quoting `value`, if `value` has
+    line breaks or is not ASCII.
     """
     if not value.isascii() or not value.isprintable():
         raise AuthError(f"{source} cannot be sent in a header: it has line breaks or other characters "

@@ -1,10 +1,10 @@
 """Checks of a Config's fields (types, server URL and name), impersonation, and files that other programs replace.
 
 - `Impersonation`: the user and groups that a client acts as.
-- `FollowedFile`: a file that another program replaces. It is read again when its modification or change time, size or
-  inode differs; a check takes about two microseconds. While the file cannot be read or used, for example during a
-  replacement, the last content stays in use and one warning is logged. Safe to use from any thread.
-- `CertificateFiles`: a client certificate and its key in followed files. OpenSSL gets the private key in a
+- `FollowedFile`: a file that another program replaces. The file is read again when its modification or change time,
+  size or inode differs; a check takes about two microseconds. While the file cannot be read or used, for example during
+  a replacement, the last content stays in use and one warning is logged. Safe to use from any thread.
+- `CertificateFiles`: a client certificate and its key in followed files. OpenSSL reads the private key from a
   `private_file`, which is deleted as soon as OpenSSL has read it.
 """
 from __future__ import annotations

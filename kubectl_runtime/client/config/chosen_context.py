@@ -128,7 +128,8 @@ def _check_user(user: Entry[User], has_certificate: bool) -> None:
 
 
 def _auth(user: Entry[User], cluster: Entry[Cluster], ca_file: str | None, *, outranked: bool) -> Credentials | None:
-    """The exec plugin or auth provider, which is checked in any case; None if there is none or if it is outranked."""
+    """The exec plugin or auth provider, which is checked in any case; None if the user has neither, or if other
+    credentials outrank it."""
     who = user.content
     if who.exec_ is not None:
         # Imported only when needed, like the provider below, since most contexts have neither.

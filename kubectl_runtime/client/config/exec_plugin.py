@@ -3,8 +3,8 @@
 `Renewal` runs the plugin when there are no credentials yet, when they are about to expire (a fifth of their lifetime
 before the expiry, at most 60 s), and once after a 401. Credentials without an expiry are used until a 401. The plugin
 is killed, with the processes that it started, when it exceeds `RUN_TIMEOUT` or `MOST_OUTPUT`, and when no caller waits
-for it any more. Its output is checked as in kubectl 1.32: kind and apiVersion must be the requested ones, and a
-certificate must fit its key.
+for it any more. The plugin's output is checked as in kubectl 1.32: kind and apiVersion must be the requested ones, and
+a certificate must fit its key.
 
 The plugin never gets a terminal. A plugin with `interactiveMode: Always` is refused.
 """

@@ -4,13 +4,12 @@
 
 The first file that defines a name wins, and its entry is not merged with others; the first non-empty `current-context`
 wins, too. Missing files and empty list entries are skipped. A `null` list is an empty list. A name may occur only once
-in a list. Unlike kubectl, which reads only the first document of a file, all documents of a file are merged, as in
-kube-rs.
+in a list. All documents of a file are merged, as in kube-rs, while kubectl reads only the first document.
 
 Types are checked strictly, including in entries that no context uses: text is not accepted as a boolean, number or
 list, and vice versa. `null` counts as an absent value. Unknown fields are ignored; field names are case-sensitive.
-Completeness is checked when a context is chosen (see chosen_context). Errors name file, field and expected type, never
-the value.
+Whether an entry lacks required fields is checked only when a context that uses the entry is chosen (see
+chosen_context). Errors name file, field and expected type, never the value.
 """
 from __future__ import annotations
 
@@ -256,7 +255,7 @@ class Kubeconfig(msgspec.Struct):
     files: list[str] = field(default_factory=list)
 
     def is_empty(self) -> bool:
-        """Whether it configures nothing at all, like a file with only comments or nulls."""
+        """Whether this Kubeconfig configures nothing at all, like a file with only comments or nulls."""
         return not (self.clusters or self.users or self.contexts or self.current_context)
 
     @classmethod
@@ -319,7 +318,8 @@ class Kubeconfig(msgspec.Struct):
 
 
 def candidates(environ: Mapping[str, str]) -> list[Path]:
-    """The kubeconfig files of this process, in order of rank; they need not exist. Empty without a home folder.
+    """The kubeconfig files of this process, in order of rank; the files need not exist. The list is empty without a
+    home folder.
 
     Raises ConfigError for a `~user` in `$KUBECONFIG` that does not exist.
     """

@@ -103,7 +103,7 @@ def secret(value: Any) -> Any:
 
 
 def secret_headers(headers: Mapping[str, T]) -> dict[str, T]:
-    """`headers` with secret values for those that are credentials."""
+    """`headers`, in which the values of credential headers are secret values."""
     return {name: secret(value) if isinstance(name, str) and is_credential(name) else value
             for name, value in headers.items()}
 

@@ -70,7 +70,7 @@ class Call(msgspec.Struct):
     `send_by`: a point on the client's clock after which no connection is opened for the call.
     `in_doubt`: the server may have carried out an attempt, though no whole answer came.
     `checks`: called with the call right before the first byte of each attempt; a check refuses the call by raising.
-    `closing`: set when the client is closed, which ends a write if none of its bytes was sent. `stop` includes it, too.
+    `closing`: set when the client is closed; ends a write that has sent no byte yet. `stop` includes this token.
     A header with several values is sent as several lines.
     """
 

@@ -112,7 +112,7 @@ class TlsInTls:
 
     @property
     def deadline(self) -> float | None:
-        """The deadline of the connection below."""
+        """The deadline of the underlying connection."""
         return self.outer.deadline
 
     @deadline.setter

@@ -75,8 +75,8 @@ class PortForward:
     """Ports of a Pod, as streams in this process: made by `Api.portforward`.
 
     A context manager: leaving it closes the connection with all its ports. Each port's stream is read and written like
-    a socket. Safe to use from any thread. (The embedded server answers with the function set in
-    `server.kubelet.portforward`.)
+    a socket. Safe to use from any thread. (The embedded API server refuses port-forwards unless
+    `server.kubelet.portforward` has set a function for the port.)
 
     >>> Api.namespaced(client, Pod, "default").portforward("web-0", [80])
     Traceback (most recent call last):
@@ -120,7 +120,7 @@ class PortChannels(Channels):
         self._ports = ports
 
     def put(self, message: bytes) -> None:
-        """Process one message, without the port number at the beginning of each channel. Raises TransportError when the
+        """Process one message; removes the port number at the beginning of each channel. Raises TransportError when the
         number is wrong."""
         begin = self._begin.get(message[0]) if message else None
         if begin is None:
@@ -150,7 +150,8 @@ class LocalPort:
     """A local port whose connections lead to a port of a Pod: made by `Api.portforward_local`.
 
     A context manager: leaving it closes the port and all of its connections. A connection that the Pod refuses is
-    closed and the reason is logged. Safe to use from any thread. (The embedded server forwards no ports and refuses.)
+    closed and the reason is logged. Safe to use from any thread. (The embedded API server refuses port-forwards, as for
+    `PortForward`.)
 
     >>> Api.namespaced(client, Pod, "default").portforward_local("web-0", 80)
     Traceback (most recent call last):
@@ -159,8 +160,8 @@ class LocalPort:
     """
 
     def __init__(self, connect: Callable[[], PortForward], remote: int, *, host: str, port: int) -> None:
-        """`connect` opens a port-forward of the single port `remote`. It is called once by this constructor, so that a
-        missing Pod is reported at once. Raises what `connect` raises, and OSError if the local port is not
+        """`connect` opens a port-forward of the single port `remote`. The constructor calls `connect` once, so that a
+        missing Pod is reported at once. Raises whatever `connect` raises, and OSError if the local port is not
         available."""
         self._connect, self._remote = connect, remote
         connect().close()

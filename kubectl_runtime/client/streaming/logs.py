@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class LogStream:
     r"""A log that is read while it is written: made by `Api.log_stream`.
 
-    A context manager: leaving it closes the connection. It can be read once: as lines, as text, or as bytes. Reading
-    blocks until more is written, the container ends, or a stop token is set.
+    A context manager: leaving it closes the connection. A LogStream can be read once: as lines, as text, or as bytes.
+    Reading blocks until more is written, the container ends, or a stop token is set.
 
     >>> server.kubelet.logs("web-0", "one\ntwo\n").end()
     >>> with Api.namespaced(client, Pod, "default").log_stream("web-0") as log:

@@ -95,7 +95,7 @@ class Channels:
         until then.
 
         Raises RequestTimeout after `timeout` seconds, and TransportError when the connection broke. Bytes that came
-        before are returned first.
+        before the connection broke are returned first.
         """
         with self.websocket.condition:
             piece = self._next(channel, timeout, or_on)
@@ -106,9 +106,9 @@ class Channels:
             return piece
 
     def gathered(self, channel: int, is_enough: Callable[[bytes], bool], timeout: float | None = None) -> bytes:
-        """All bytes of `channel`. Blocks until `is_enough` is true for them or no more bytes will come. The bytes stay
-        in the channel, so that any number of threads may wait for them. Raises like `read`, except that it returns the
-        bytes that came before the connection broke, if there are any.
+        """All bytes of `channel`. Blocks until `is_enough` is true for these bytes or no more bytes will come. The
+        bytes stay in the channel, so that any number of threads may wait for them. Raises like `read`, except that it
+        returns the bytes that came before the connection broke, if there are any.
 
         `is_enough` is called with the condition held, also by the websocket's thread.
         """
@@ -222,7 +222,7 @@ class ProcessInput:
 
 
 class ProcessOutput:
-    """The standard output, or standard error, of a process. Read by one thread."""
+    """The standard output, or standard error, of a process. Only one thread may read it."""
 
     def __init__(self, channels: Channels, channel: int) -> None:
         self._channels, self._channel = channels, channel
@@ -351,7 +351,7 @@ class AttachedProcess:
         return completed
 
     def _feed(self, input: bytes, left: Callable[[], float | None]) -> None:
-        """Send `input`, and its end. It is no error if the process ends before it has read all of the input."""
+        """Send `input`, then end stdin. It is no error if the process ends before it has read all of the input."""
         pieces = (input[begin:begin + _PIECE] for begin in range(0, len(input), _PIECE))
         try:
             for piece in pieces:

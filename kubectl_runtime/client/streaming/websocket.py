@@ -53,7 +53,8 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 
 @dataclass
 class Opened:
-    """The non-blocking socket of a websocket, and the first bytes after the head. `close` closes it."""
+    """The non-blocking socket of a websocket, and the first bytes that came after the answer's head. `close` closes
+    it."""
 
     socket: socket.socket | TlsInTls
     first: bytes

@@ -343,7 +343,7 @@ class RequestsCarrier:
                 for size in (rules.connections, STREAM_CONNECTIONS))
 
     def carry(self, call: Call, connect: float, left: float, interrupt: Interrupt) -> Answer:
-        """Like `Carrier`. Raises RequestError if a layer changed the call to something that HTTP cannot carry."""
+        """Like `Carrier.carry`. Raises RequestError if a layer changed the call to something that HTTP cannot carry."""
         rules, adapter = self._rules, self.streams if call.streaming else self.calls
         limits = Limits(connect, left, interrupt, streaming=call.streaming, silence=call.read_timeout)
         timeout: Any = limits

@@ -1,4 +1,4 @@
-"""Connections to the API server: urllib3's connections made cheaper, each request bounded by its `Limits`.
+"""Connections to the API server: faster variants of urllib3's connections, whose requests are bounded by `Limits`.
 
 - `request` sends head and body in one write; http.client writes them separately, and checks and encodes each line. A
   head of an unusual form is left to http.client (`request_head`).
@@ -466,7 +466,7 @@ class ApiConnection(HTTPConnection):
         self.limits.sent = True
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
-        """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""
+        """The response to the sent request. Blocks until its head has arrived. Raises as http.client does."""
         asked, self._asked = self._asked, None
         connection: Any = self.sock
         if asked is None:
@@ -563,7 +563,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
             raise BrokenPipeError(errno.EPIPE, "the server has ended the connection") from error
 
     def getresponse(self) -> HTTPResponse:  # type: ignore[override] # as in the base class
-        """The response to the request that was sent. Blocks until its head is there. Raises as http.client does."""
+        """The response to the sent request. Blocks until its head has arrived. Raises as http.client does."""
         try:
             return super().getresponse()
         except ssl.SSLError as error:

@@ -205,7 +205,7 @@ class Framed(Protocol):
 
 
 class Content:
-    """The content of one answer. It can be read once, by one thread.
+    """The content of one answer. A Content can be read once, by one thread.
 
     Iterating yields pieces of `PIECE` bytes at most, and an empty piece after a read that brought no content. Iterating
     blocks and raises like a read of the connection, and also raises FramingError.
@@ -436,9 +436,10 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
     """The body of an answer. The connection goes back to its pool, or is closed if the body could not be read to its
     end. A body that has already been read is returned again.
 
-    If an error answer has an unknown Content-Encoding, the returned text says so.
-    Raises FramingError for an answer that is cut, TimeoutError after the deadline, UnexpectedAnswer for an answer that
-    is too long, and for a successful answer with an unknown Content-Encoding, and whatever requests and urllib3 raise.
+    If an error answer has an unknown Content-Encoding, the returned text says so. Raises FramingError for an answer
+    that is cut, TimeoutError after the deadline, and UnexpectedAnswer for an answer that is too long. A successful
+    answer with an unknown Content-Encoding raises UnexpectedAnswer, too. Also raises whatever requests and urllib3
+    raise.
     """
     try:
         check_coding(response, call.request)
