@@ -1,9 +1,9 @@
 """`kubectl-runtime crd MODULE:CLASS...`: prints CustomResourceDefinitions as YAML for `kubectl apply -f -`.
 
 There is one document per kind, sorted by name; several versions of one kind share a document. The same classes always
-give the same text. If one class fails, nothing is printed, so that no partial set is applied. `--check` compares with a
-file as YAML; comments and layout are ignored. Warnings on standard error name the CEL rules over a list, map or string
-without a limit, since a cluster may refuse them.
+produce the same text. If one class fails, nothing is printed, so that no partial set is applied. `--check FILE`
+compares the definitions with those in a file and ignores comments and layout. A CEL rule over a list, map or string
+without a size limit causes a warning on standard error, since an API server may refuse the rule.
 """
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _warnings(found: list[dict[str, Any]]) -> list[str]:
-    """Warnings about rules that a cluster refuses for their estimated cost; empty without the extra `cel`."""
+    """Warnings about CEL rules that an API server refuses for their estimated cost; empty without the extra `cel`."""
     return [f"{crd['metadata']['name']} {version['name']}: {cause.field.lstrip('.') or 'the schema'}: {cause.message}"
             for crd in found for version in crd["spec"]["versions"]
             if declares_rules(version["schema"]["openAPIV3Schema"])
@@ -67,7 +67,7 @@ def _too_costly(schema: dict[str, Any]) -> list[Cause]:
 
 
 def definitions(places: Iterable[Place]) -> list[dict[str, Any]]:
-    """Return the definitions of these classes, one per kind, sorted by name. Raises CommandError."""
+    """Return the CustomResourceDefinitions of these classes, one per kind, sorted by name. Raises CommandError."""
     kinds = []
     for where in places:
         kind = _kind(imported(where.module), where.name)

@@ -1,8 +1,8 @@
 """The operator process of `run --dev`, started by `develop` as `python -m kubectl_runtime.cli.dev_operator FD`.
 
 FD is a pipe that carries one line, the `Order`. When the parent process closes the pipe, this process ends, because an
-operator without its API server would only log errors. The definitions of the program's custom resources are installed
-before its function is called.
+operator without its API server would only log errors. The program's CustomResourceDefinitions are installed before the
+program's function is called.
 """
 from __future__ import annotations
 
@@ -27,21 +27,23 @@ from kubectl_runtime.runtime.observe.debug import DebugPage
 from kubectl_runtime.schema.structural import declares_rules
 
 MANAGER = "kubectl-runtime"
-"""The field manager of the definitions."""
+"""The field manager that installs the CustomResourceDefinitions."""
 
 
 def loaded_kinds() -> list[type[CustomResource]]:
-    """Return every custom resource class imported so far, by name of its definition, then in order of creation."""
+    """Return every custom resource class imported so far, sorted by CRD name; versions of one kind in order of
+    creation."""
     return sorted(_below(CustomResource), key=lambda kind: kind.crd_name())
 
 
 def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str]:
-    """Install the definitions of these kinds and return their names. Blocks until the server serves them.
+    """Install the CustomResourceDefinitions of these classes and return their names. Blocks until the kinds are served.
 
-    Several versions of one kind make one definition (`definitions_of`). An existing definition is replaced, even by an
-    older one, since the server belongs to the program. Raises CommandError for classes that make no definition, and for
-    a change that the server refuses, for example the removal of a version in which objects may be stored; MissingExtra
-    for CEL rules without the extra `cel`, which the server could not evaluate either; KubeError like `apply_crd`.
+    Several versions of one kind share one definition (`definitions_of`). An existing definition is replaced, even by an
+    older one, since the server belongs to the program. Raises CommandError for classes whose definition cannot be made,
+    and for a change that the server refuses, for example the removal of a version in which objects may be stored.
+    Raises MissingExtra for CEL rules if the extra `cel` is not installed, since the server could not evaluate the rules
+    either. Raises KubeError like `apply_crd`.
     """
     try:
         definitions = definitions_of(kinds)
@@ -71,7 +73,7 @@ def _below(base: type[CustomResource]) -> Iterator[type[CustomResource]]:
 
 
 PATIENCE = 5.0
-"""Seconds for a graceful stop when the API server's process is gone."""
+"""Seconds for a graceful stop after the API server's process has ended."""
 
 
 def main(file: int) -> int:
@@ -91,9 +93,8 @@ def _install(client: Client) -> None:
 
 
 class _Announcement:
-    """Prints the addresses of health, metrics and the status page, and which webhooks the API server cannot reach. A
-    server of the manager, so that it starts once the manager's other servers listen, and not at all if one of them
-    cannot listen."""
+    """Prints the addresses of health, metrics and the status page, and which webhooks the API server cannot reach. It
+    is added to the manager as its last server, so that it prints only after all other servers listen."""
 
     name = "the announcement of addresses"
 
@@ -101,7 +102,7 @@ class _Announcement:
         self._manager, self._options = manager, options
 
     def start(self) -> None:
-        """Print them."""
+        """Print the addresses and the warnings."""
         if self._manager.serve is not None:
             host = self._manager.serve.rpartition(":")[0] or "127.0.0.1"
             url = f"http://{host}:{self._manager._running.port}"

@@ -1,9 +1,9 @@
-"""`kubectl-runtime run MODULE:NAME --dev`: an API server, and the operator in a child process that is restarted.
+"""`kubectl-runtime run MODULE:NAME --dev`: runs an API server, and restarts the operator's process on source changes.
 
-    state       a source changes          the operator ends             a signal n
-    running     is stopped and restarted  -> waiting, with its status   asked to stop; -> ending
-    waiting     is started                -                             the end
-    ending      -                         the end                       second signal: killed; status 128 + n
+    state       a source changes          the operator ends             signal n arrives
+    running     stop and restart it       print its status; -> waiting  ask it to stop; -> ending
+    waiting     start it; -> running      -                             exit with status 0
+    ending      -                         exit with its status          kill it; exit with status 128 + n
 
 The server and its objects outlive the operator's restarts. If the operator cannot be imported, the command waits for a
 change of its sources; a wrong command line at the first start (for example a missing MODULE:NAME) ends the command with
@@ -13,10 +13,10 @@ status 2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while th
 
 - for a module in the current folder: all files below the current folder
 - for a module elsewhere: its package, or its single file, unless it is installed
-- for a module that is not found: all files below the current folder, where it may appear
+- for a module that is not found: all files below the current folder, since the module may be created there
 
-Dot files, environments and caches are skipped. A check costs one `stat` per file and covers the nearest `MOST` folders,
-so that a start in a home folder does not scan everything below it.
+Dot files, virtual environments and caches are skipped. A check costs one `stat` per file. It covers only the `MOST`
+folders nearest to the top, so that a command started in a home folder does not scan everything below it.
 """
 from __future__ import annotations
 
@@ -49,15 +49,18 @@ from kubectl_runtime.runtime.lifecycle.signals import SAME_STOP
 from kubectl_runtime.runtime.observe.listener import ListenAddress
 
 AT_ONCE = 2.0
-"""Seconds between the second SIGTERM, which asks for an immediate end, and SIGKILL."""
+"""Seconds that the process gets after each SIGTERM: the second SIGTERM asks for an immediate end, then SIGKILL
+follows."""
 
 
 class OperatorProcess:
     """The operator process of `run --dev`, which can be started repeatedly. Not thread-safe. As a context manager, it
-    ends the process at the end of the block. If this process dies, the closed pipe ends the operator process."""
+    ends the operator process at the end of the block. If the parent process dies, the closed pipe ends the operator
+    process."""
 
     def __init__(self, order: bytes, kubeconfig: Path) -> None:
-        """`order`: what to run, see `dev_operator`. `kubeconfig`: the file for clients that the program makes."""
+        """`order`: what to run, see `dev_operator`. `kubeconfig`: the kubeconfig for clients that the program makes
+        itself."""
         self._order = order
         kept = {name: value for name, value in os.environ.items() if not name.startswith("KUBERNETES_SERVICE_")}
         self._environment = {**kept, "KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
@@ -65,7 +68,7 @@ class OperatorProcess:
         self._pipe: int | None = None
 
     def start(self) -> None:
-        """Start the process, after the previous one has ended. Raises OSError."""
+        """Start the process; a previous process must have ended. Raises OSError."""
         theirs, ours = os.pipe()
         try:
             # -P: a file of the current folder must not shadow a module of Python that we import.
@@ -88,7 +91,7 @@ class OperatorProcess:
         return 128 - status if status < 0 else status
 
     def tell(self) -> None:
-        """Ask for a graceful stop. Does not block."""
+        """Ask the process to stop gracefully. Does not block."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
@@ -123,16 +126,16 @@ class OperatorProcess:
 _LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages", "dist-packages"))
 
 MOST = 2_000
-"""Folders that are checked, nearest first: checking this many, with 7,400 files, took 0.1 s."""
+"""The most folders that are checked, nearest first. Checking this number of folders, with 7,400 files, took 0.1 s."""
 
 Look = dict[str, tuple[int, int]]
 
 
 class Sources:
-    """The source files of a program, with detection of changes. Not thread-safe."""
+    """Detects changes of a program's source files. Not thread-safe."""
 
     def __init__(self, module: str) -> None:
-        """`module` is not imported."""
+        """`module` is the name of the program's module, which is not imported."""
         self.roots = roots_of(module)
         self._last = self._look()
 
@@ -172,7 +175,7 @@ def roots_of(module: str) -> list[Path]:
 
 
 def files_below(root: Path) -> Iterator[str]:
-    """Yield the Python files below a folder, nearest first, or the file itself."""
+    """Yield the Python files below the folder `root`, nearest first; if `root` is a file, yield only `root`."""
     if root.is_file():
         yield str(root)
         return
@@ -195,22 +198,24 @@ def files_below(root: Path) -> Iterator[str]:
 
 
 _BY_SIGNAL = (128 + signal.SIGTERM, 128 + signal.SIGINT)
-"""Exit statuses of an operator that is stopped before it has started. A terminal signals the child as well."""
+"""Exit statuses of an operator that a signal ended while it was starting. Ctrl-C in a terminal also signals the
+child."""
 FOLDER = ".kubectl-runtime"
 LOOK = 0.5
-"""Seconds between two checks of the sources; longer where a check itself takes long."""
+"""Seconds between two checks of the sources. The pause is longer if a check itself takes long, see `SHARE`."""
 SHARE = 20
 """The minimum ratio of the pause to the duration of a check."""
 SETTLED = 0.2
-"""Seconds without another change after which the sources count as saved: a checkout writes several files."""
+"""Seconds to wait for further changes before a restart, since a checkout writes several files."""
 HINT = 1.0
-"""Seconds of stopping after which the user is shown how to end at once."""
+"""Seconds after the first signal until the user is shown how to end the operator at once."""
 RESTART = 5.0
 """Seconds that running reconciles get before a restart."""
 
 
 def develop(options: RunOptions) -> int:
-    """Serve and run until a signal; return the exit status. Blocks; only for the main thread. Raises CommandError."""
+    """Run the API server and the operator until a signal; return the exit status. Blocks. Only the main thread may call
+    it. Raises CommandError."""
     signals: SimpleQueue[int] = SimpleQueue()
     hang_up = getattr(signal, "SIGHUP", None)  # which Windows lacks
     for number in (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hang_up else ())):

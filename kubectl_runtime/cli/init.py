@@ -4,8 +4,8 @@
     NAME/tests/, conftest.py      a test on an embedded API server
     NAME/example.yaml             an object of the kind
     NAME/pyproject.toml           the package; pytest, mypy and ruff
-    NAME/Dockerfile               its image
-    NAME/.github/workflows/       tests, types, style, image, and a check that deploy.yaml is up to date
+    NAME/Dockerfile               the operator's image
+    NAME/.github/workflows/       CI: tests, types, style, image, and a check that deploy.yaml is up to date
 
 The kind is NAME without `-operator` or `-controller`, unless `--kind` names another. Nothing is overwritten.
 """

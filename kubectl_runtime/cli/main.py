@@ -40,15 +40,15 @@ _COMMANDS = {
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Keeps the layout of descriptions and examples, and does not break names such as `garbage-collector`."""
+    """A help formatter that keeps the layout of descriptions and examples, and does not break lines at hyphens."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False, break_long_words=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command of `arguments` (default: the process's), and return its exit status. Raises SystemExit as
-    argparse."""
+    """Run the command that `arguments` (default: `sys.argv[1:]`) name, and return its exit status. Raises SystemExit
+    like argparse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     wrong = 1 if any(len(text) > 2 and "--exit-code".startswith(text) for text in given) else 2
     try:
@@ -63,15 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"error: {shown(error)}", file=sys.stderr, flush=True)
         return wrong if isinstance(error, UsageError) else error.status
-    except BrokenPipeError:  # the reader of the output has ended, such as head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush when this process ends
+    except BrokenPipeError:  # the program that reads the output, such as head, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the flush at exit does not fail
         return 1
     return status
 
 
 def complete(arguments: Sequence[str] | None = None) -> int:
     """The command `kubectl_complete-runtime`, which kubectl runs for `kubectl runtime ...<TAB>`. It prints the
-    completions of the last argument, then `:0` if the argument may be a file as well, otherwise `:4`. Returns 0."""
+    completions of the last argument, then `:4`. Without completions it prints `:0`, so that the shell completes file
+    names. Returns 0."""
     *before, last = (sys.argv[1:] if arguments is None else list(arguments)) or [""]
     found: dict[str, str] = {}
     if not before:
@@ -89,7 +90,7 @@ def complete(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser(chosen: str) -> argparse.ArgumentParser:
-    """The whole command line, with the options of the `chosen` command only."""
+    """A parser that knows all commands, but only the `chosen` command's options."""
     parser = argparse.ArgumentParser(prog=PROGRAM, description="Tools for Kubernetes controllers in Python.")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {VERSION}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

@@ -3,15 +3,16 @@
     Namespace                      unless it exists in every cluster, such as default
     CustomResourceDefinitions      of the kinds that the controllers reconcile or the program's folder defines
     ServiceAccount and roles       as `kubectl-runtime rbac` prints them, including `--recorded FILE`
-    Services                       for metrics, where the program serves them, and for webhooks
+    Services                       for metrics, if the program serves them, and for webhooks
     Deployment                     two replicas that elect a leader, unless they share the objects or have no
-                                   controllers; with probes where health is served, the restricted profile of
-                                   PodSecurity, and the program's own grace period
-    PodDisruptionBudget            one replica at a time
+                                   controllers; with probes if health is served, a securityContext for the restricted
+                                   Pod Security Standard, and the program's own grace period
+    PodDisruptionBudget            at most one replica is evicted at a time
     webhook configurations         unless the program applies them itself: WebhookServer(configuration=NAME)
 
-Use kustomize or a similar tool for differences between clusters. The same program and arguments always give the same
-text; `--check FILE` compares with a stored file as YAML. MODULE:NAME is called with a client that makes no connection.
+Use kustomize or a similar tool for differences between clusters. The same program and arguments always produce the same
+text. `--check FILE` compares the objects with those in a file and ignores comments and layout. MODULE:NAME is called
+with a client that makes no connection.
 """
 from __future__ import annotations
 
@@ -44,10 +45,11 @@ from kubectl_runtime.webhooks.server import WebhookServer
 Object = dict[str, Any]
 
 SPARE = 15
-"""Seconds that a Pod gets beyond the program's own grace period, for the shutdown steps before and after it."""
+"""Seconds that a Pod gets in addition to the program's own grace period, for the shutdown steps before and after that
+period."""
 _SHARED = ("default", "kube-system", "kube-public", "kube-node-lease")
 _SETTLE = 5
-"""Seconds for which a Service may still route to a terminating Pod."""
+"""Seconds for which a Service may still route requests to a terminating Pod."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +104,7 @@ def manifests(options: argparse.Namespace) -> list[Object]:
 
 
 def _command(options: argparse.Namespace) -> str:
-    """The command line that writes the checked file."""
+    """The command line that writes the file of `--check`."""
     said = [("--image", options.image), ("--recorded", options.recorded), ("--name", options.name),
             ("--namespace", options.namespace), *(("--env", f"{name}={value}") for name, value in options.env)]
     words = ["kubectl-runtime", "manifests", str(options.program),
@@ -120,7 +122,7 @@ def _command(options: argparse.Namespace) -> str:
 def _namespace(program: Inspected) -> Iterator[Object]:
     if program.namespace in _SHARED:
         return
-    # A namespace of another name may hold other Pods, which the profile would refuse.
+    # A namespace that is not named after the program may hold other Pods, which the restricted profile would refuse.
     labels = {"pod-security.kubernetes.io/enforce": "restricted"} if program.namespace == program.name else {}
     yield {"apiVersion": "v1", "kind": "Namespace",
            "metadata": {"name": program.namespace, **({"labels": labels} if labels else {})}}
@@ -162,7 +164,7 @@ def _metadata(program: Inspected, name: str | None = None) -> Object:
 
 @dataclass(frozen=True)
 class _Webhooks:
-    """A webhook server, the name of its Service, and the name of its port."""
+    """A webhook server, the name of its Service, and the name of its container port."""
 
     server: WebhookServer
     service: str
@@ -187,10 +189,10 @@ def _webhooks(program: Inspected) -> list[_Webhooks]:
 
 
 def _services(program: Inspected, places: list[_Webhooks]) -> Iterator[Object]:
-    if (port := _port(program)) is not None:  # headless: each replica has its own metrics
+    if (port := _port(program)) is not None:  # headless, since each replica has its own metrics
         yield _service(program, f"{program.name}-metrics", {"clusterIP": "None"},
                        {"name": "metrics", "port": port, "targetPort": "http"})
-    for place in places:  # the operator's stores may need its webhook (a conversion) before its Pod is ready
+    for place in places:  # the stores may need a conversion webhook before the Pod is ready
         yield _service(program, place.service, {"publishNotReadyAddresses": True},
                        {"name": "webhooks", "port": 443, "targetPort": place.port})
 
@@ -201,7 +203,8 @@ def _service(program: Inspected, name: str, spec: Object, port: Object) -> Objec
 
 
 def _port(program: Inspected) -> int | None:
-    """The port where health and metrics are served beyond the Pod itself, or None."""
+    """The port on which other Pods and probes reach health and metrics; None if only the Pod itself can, or if nothing
+    is served."""
     serve = program.made.serve if isinstance(program.made, Manager) else str(SERVE)
     if serve is None:
         return None

@@ -1,4 +1,4 @@
-"""The process of an operator: runs the Manager that MODULE:NAME and the options describe, until a signal.
+"""The operator process: runs the Manager that MODULE:NAME and the options describe, until a signal.
 
 1. Set up logs, so that output at import is visible.
 2. Import the module and call `prepare`, which installs the CRDs with --dev.
@@ -35,19 +35,19 @@ from kubectl_runtime.runtime.observe.debug import DebugPage
 log = guarded_logger(__name__)
 
 NOWHERE = "0"
-"""The bind address that turns serving off, as in controller-runtime."""
+"""The bind address that turns the server off, as in controller-runtime."""
 
 
 def _nothing(_: object) -> None:
-    """The default of hooks."""
+    """The default for `prepare` and `announce`; does nothing."""
 
 
 def run_operator(options: RunOptions, *, form: str = "text", serve: str | None = SERVE, debug: DebugPage = DEBUG,
                  prepare: Callable[[Client], object] = _nothing,
                  announce: Callable[[Manager], object] = _nothing) -> int:
-    """Set up logs and `operate`; return the exit status. `form` is the log format unless the options name one.
+    """Set up logs, call `operate`, and return the exit status. `form` is the log format unless the options name one.
 
-    An error that keeps the operator from running is printed on standard error, as a log line where logs are JSON.
+    An error that ends the operator is printed on standard error, or logged if the log format is JSON.
     """
     set_up_logs(options.log_format or form, options.log_level, options.program.module.partition(".")[0])
     try:
@@ -58,7 +58,7 @@ def run_operator(options: RunOptions, *, form: str = "text", serve: str | None =
         else:
             print(f"error: {shown(error)}", file=sys.stderr, flush=True)
         return error.status if isinstance(error, CommandError) else 1
-    except KeyboardInterrupt:  # before the manager has taken over the signals
+    except KeyboardInterrupt:  # raised before the manager handles signals itself
         return 128 + signal.SIGINT
     return 0
 
@@ -67,11 +67,11 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
             prepare: Callable[[Client], object] = _nothing, announce: Callable[[Manager], object] = _nothing) -> None:
     """Run the operator in the main thread. Blocks until it ends.
 
-    `serve` and `debug` are the address and the status page if neither the options nor the program set them. `prepare`
-    is called after the module is imported, `announce` with the Manager before it runs.
+    `serve` and `debug` are the defaults for the address and the status page. `prepare` is called after the module is
+    imported; `announce` is called with the Manager before the Manager runs.
 
-    Raises CommandError, with a remedy, when the program cannot run, and for a failure of the program itself; KubeError
-    for an error of the library: ControllerError, LeadershipLost, an unusable configuration.
+    Raises CommandError if the program cannot start or its own code fails; the text names a remedy. Raises KubeError for
+    an error of the library, such as ControllerError, LeadershipLost or ConfigError.
     """
     with ends_at_once():
         module = imported(options.program.module)
@@ -92,7 +92,8 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
 
 
 def tell_of_replicas(manager: Manager, config: Config) -> None:
-    """Warn that a second replica would do the same work, if there can be one and the work is not divided."""
+    """Log that further replicas would do the same work, if the program runs in a Pod without an election and without
+    shards."""
     if config.origin == SERVICE_ACCOUNT_ORIGIN and manager.leader is None and manager.sharding is None:
         log.info("no election: each replica of this program does all of the work; with --leader-elect %s NAME one of "
                  "them works at a time", FLAGS["name"])
@@ -114,8 +115,8 @@ WITHOUT_A_CLUSTER = "Without a cluster, --dev runs it on an API server of its ow
 
 
 def config_of(options: RunOptions, remedy: str = WITHOUT_A_CLUSTER) -> Config:
-    """Return the configuration of the chosen cluster. Raises CommandError, with `remedy` where no cluster is
-    configured; ConfigError."""
+    """Return the configuration of the chosen cluster. Raises CommandError, which ends with `remedy`, if no cluster is
+    configured, and ConfigError for an invalid configuration."""
     try:
         config = Config.infer(context=options.context) if options.kubeconfig is None else \
             Config.from_kubeconfig(options.kubeconfig, options.context)
@@ -126,10 +127,10 @@ def config_of(options: RunOptions, remedy: str = WITHOUT_A_CLUSTER) -> Config:
 
 def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Manager], client: Client,
                serve: str | None = SERVE, debug: DebugPage = DEBUG) -> Manager:
-    """Return the Manager to run: the Manager that `make` returns, or one for its controller, with the same grace
+    """Return the Manager to run. If `make` returns a controller, make a Manager for it with the controller's grace
     period.
 
-    Raises UsageError where the Manager and the options contradict each other.
+    Raises UsageError if the Manager and the options contradict each other.
     """
     try:
         election = options.election()
@@ -178,8 +179,8 @@ def _value(election: LeaderElection, name: str) -> Any:
 
 
 def client_of(options: RunOptions) -> Client:
-    """Return the program's client with the chosen observers. Raises like `config_of`; CommandError if --tracing lacks
-    OpenTelemetry."""
+    """Return the program's client with the observers that the options ask for. Raises like `config_of`, and
+    CommandError for --tracing if OpenTelemetry is not installed."""
     config, observers, layers = config_of(options), list[Observer](), list[Callable[[Stack], Stack]]()
     if options.tracing:
         try:
@@ -194,8 +195,8 @@ def client_of(options: RunOptions) -> Client:
 
 @contextlib.contextmanager
 def ends_at_once() -> Iterator[None]:
-    """Let SIGTERM end the process while there is nothing to stop gracefully: Python leaves SIGTERM to the kernel, which
-    ignores it for process 1 of a container."""
+    """Let SIGTERM end the process at once inside the block, where nothing needs a graceful stop. Without a handler the
+    kernel would ignore SIGTERM for process 1 of a container."""
     def end(number: int, _: FrameType | None) -> None:
         os._exit(128 + number)
 

@@ -1,6 +1,6 @@
 """`kubectl-runtime perturb MODULE:BUILD MODULE:STORY`: checks that controllers reach the same end state despite faults.
 
-It is `kubectl_runtime.testing.perturb` from the command line; the reports of that function name this command.
+It runs `kubectl_runtime.testing.perturb` from the command line. That function's reports name this command.
 """
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """MODULE:NAME on a command line: imports the user's module and finds a name in it.
 
-Modules are found as `python -m` finds them: in the current folder, then on Python's path. Failures are a CommandError
-with a remedy; an exception in the module's own code comes with its traceback, without the frames of its callers.
+Modules are found as `python -m` finds them: in the current folder, then on Python's path. A failure raises CommandError
+with a remedy. If the module's own code raises, the error contains the traceback from the module's first frame on.
 """
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from kubectl_runtime.core.requests.request import checked_label, checked_subdoma
 
 _OURS = str(Path(kubectl_runtime.__file__).parent) + os.sep
 _MACHINERY = (_OURS, "<frozen ", "<string>", importlib.__file__.removesuffix("__init__.py"))
-"""Files whose frames are left out: this package, Python's import, and methods that dataclasses generate."""
+"""Files whose frames are left out of tracebacks: this package, Python's import, and methods that dataclasses
+generate."""
 
 
 SEVERAL_LINES = "\n\t"
@@ -34,10 +35,10 @@ SEVERAL_LINES = "\n\t"
 
 
 class CommandError(Exception):
-    """A command that cannot be carried out; the text tells the user why."""
+    """A command cannot be carried out; the text tells the user why."""
 
     status = 1
-    """The exit status."""
+    """The exit status of the command."""
 
 
 class UsageError(CommandError):
@@ -47,8 +48,8 @@ class UsageError(CommandError):
 
 
 def shown(error: Exception) -> str:
-    """The text of an error for a terminal, without control characters. Only a CommandError may have several lines,
-    since some CommandErrors end with a traceback."""
+    """The error's text without control characters, for a terminal. Only a CommandError may have several lines, since
+    some CommandErrors end with a traceback."""
     return printable(str(error), keep=SEVERAL_LINES if isinstance(error, CommandError) else "")
 
 
@@ -63,7 +64,7 @@ class Place(NamedTuple):
 
 
 def place(text: str) -> Place:
-    """Parse a `Place`, as a type of argparse, which reports a text of another form as a wrong command line."""
+    """Parse MODULE:NAME into a `Place`, as an argparse type. Raises ArgumentTypeError for a text of another form."""
     module, colon, name = text.partition(":")
     if module.endswith(".py") or os.sep in module:
         meant = module.removesuffix(".py").strip(os.sep).replace(os.sep, ".")
@@ -77,7 +78,7 @@ def place(text: str) -> Place:
 
 
 def checked_name(text: str) -> str:
-    """Check an object's name, as a type of argparse, by the API server's rules."""
+    """Check an object's name by the API server's rules, as an argparse type."""
     return _checked(checked_subdomain, text)
 
 
@@ -94,7 +95,7 @@ def _checked(check: Callable[[object, str], str], text: str) -> str:
 
 
 def see_current_folder() -> None:
-    """Make modules of the current folder importable. Only the console script needs it; `python -m` does it itself."""
+    """Make modules of the current folder importable, as `python -m` does. Only the console script needs this call."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
@@ -127,8 +128,8 @@ def hint(name: str, known: Iterable[str], what: str) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of `error` from the first to the last frame of the user's code, without our own frames around
-    it."""
+    """The traceback of `error` from the first to the last frame of the user's code. The frames of Python's import and
+    of this library before and after are left out."""
     shown = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     parts: list[traceback.TracebackException | None] = [shown]
@@ -164,7 +165,7 @@ def print_utf8(text: str) -> None:
 
 
 def objects_in(file: Path) -> list[dict[str, Any]]:
-    """Return the objects of a manifest file in their order. Raises CommandError."""
+    """Return the objects of a manifest file, in file order. Raises CommandError."""
     from kubectl_runtime.manifests.documents import read_objects
     from kubectl_runtime.manifests.scalars import ManifestError
 
@@ -176,8 +177,8 @@ def objects_in(file: Path) -> list[dict[str, Any]]:
 
 def check_written(file: Path, written: list[dict[str, Any]], wanted: list[dict[str, Any]], source: str,
                   command: str) -> None:
-    """Compare the objects of a file with the objects that `source` gives now. If they differ, print the difference and
-    raise CommandError, which names the `command` that writes the file."""
+    """Compare the objects `written` in a file with the `wanted` objects, which `source` produces now. If they differ,
+    print the difference and raise CommandError, which names the `command` that updates the file."""
     from kubectl_runtime.manifests.yaml_text import documents_to_yaml
 
     if written == wanted:

@@ -1,4 +1,4 @@
-"""The program that MODULE:NAME names: a function that takes a client and returns what is to be run.
+"""The program that MODULE:NAME names: a function that takes a client and returns the controller or Manager to run.
 
     def main(client: Client) -> BoundController[Widget]:
         return Controller(Api.all(client, Widget)).bind(reconcile)
@@ -32,7 +32,7 @@ def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
         raise UsageError(f"{place.module} has no {place.name}{hint(place.name, functions, 'functions')}")
     if not callable(function):
         raise UsageError(f"{place} is {_a(function)}; it has to be {_RULE}")
-    if isinstance(function, type) and issubclass(function, Resource):  # its __init__ would take anything
+    if isinstance(function, type) and issubclass(function, Resource):  # its __init__ accepts any argument
         raise UsageError(f"{place} is the class of a kind; it has to be {_RULE}")
     if inspect.iscoroutinefunction(function):
         raise UsageError(f"{place} is an async function; it has to be {_RULE}: write def, not async def")
@@ -43,8 +43,8 @@ def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
 
 
 def made_by(function: Callable[[Client], Any], client: Client, place: Place) -> BoundController[Any] | Manager:
-    """Return what the function returns. Raises CommandError if that is neither a Manager nor a bound controller, or if
-    the function raises; the error then has the traceback."""
+    """Call the function with the client and return its result. Raises CommandError if the result is neither a Manager
+    nor a bound controller. If the function raises, the CommandError contains the traceback."""
     try:
         made = function(client)
     except (Exception, SystemExit) as error:

@@ -1,17 +1,18 @@
 """`kubectl-runtime rbac MODULE:NAME [--recorded FILE]`: prints the permissions that an operator needs, as YAML.
 
-    watches            list and watch for what the controllers watch
+    watches            list and watch for the kinds that the controllers watch
     reads              get, list and watch for the kinds named in `Controller.reads`
-    webhooks           what a Manager's WebhookServer needs for its configurations and its CA, by name where names are
-                       known; otherwise a warning says so
-    leader election    the Lease of a Manager that has an election, or with --leader-elect
-    sharding           the Leases of a Manager's shards and replicas; each replica generates the name of its own
-    --recorded FILE    what reconcilers used while tests ran (`pytest --kube-record-rights FILE`), and what the library
-                       does after such requests by itself: see testing/rights_recorder.py
+    webhooks           access to the webhook configurations and CRDs that a Manager's WebhookServer updates. Updates
+                       are limited to named objects; if a name is not known, a warning says so
+    leader election    the Lease, if the Manager has an election or with --leader-elect
+    sharding           all Leases of the namespace, since each replica generates its own Lease's name
+    --recorded FILE    the permissions that reconcilers used in tests (`pytest --kube-record-rights FILE`), and those
+                       for the library's follow-up requests: see testing/rights_recorder.py
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. The output is a
-ServiceAccount, a ClusterRole or Roles, and their bindings. A watch in one namespace is granted there; recorded
-permissions are too, unless a watch covers all namespaces.
+ServiceAccount, a ClusterRole or Roles, and their bindings. The permissions for a watch in one namespace are granted
+only in that namespace. Recorded permissions are granted in the namespaces in which they were used if the controllers
+watch those namespaces and no watch covers all namespaces; otherwise they are granted in all namespaces.
 """
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name the program to inspect and its name in the cluster."""
+    """Add the arguments for the program to inspect and for its name and namespace in the cluster."""
     parser.epilog = _FORESEEN
     parser.add_argument("program", type=place, metavar="MODULE:NAME",
                         help="a function that takes a client and returns a Manager or Controller(...).bind(reconciler)")
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def note_unrecorded() -> None:
-    """Print on standard error that permissions may be missing, since none were recorded."""
+    """If no recorded permissions were given, print on standard error that permissions may be missing."""
     print("note: the requests of the reconcilers are not known without --recorded FILE, which "
           "`pytest --kube-record-rights FILE` writes", file=sys.stderr)
 
@@ -104,24 +105,25 @@ def manifests(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Inspected:
-    """A program made with a client without a server, and the permissions that it needs."""
+    """A program that was made with a client that makes no connection, and the permissions that the program needs."""
 
     made: BoundController[Any] | Manager
     name: str
     namespace: str
     access: list[dict[str, Any]]
-    """The account, the roles and their bindings."""
+    """The ServiceAccount, the roles and their bindings."""
     plans: list[Plan]
     elects: bool
-    """Whether the command line has to ask for an election, whose Lease is called `name`."""
+    """Whether the operator must be started with --leader-elect. The Lease is called `name`."""
 
 
 def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
-    """Call the program's function and collect what it needs. `elect`: whether it runs with --leader-elect; None means:
-    only if several replicas would do the same work. Raises CommandError."""
+    """Call the program's function and collect the permissions that the program needs. `elect`: whether the operator
+    runs with --leader-elect; None means that it does if several replicas would do the same work. Raises
+    CommandError."""
     function = program_in(imported(options.program.module), options.program)
     namespace = options.namespace
-    if namespace is None:  # objects in the operator's own namespace are known once the namespace is
+    if namespace is None:  # the function may use the namespace, so it is called again once the namespace is known
         first = _made_in(options.name or "default", function, options)
         namespace = _home_of(first) or _name_of(first, options)
     made = _made_in(namespace, function, options)
@@ -154,7 +156,7 @@ def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
 
 
 def servers_of(made: BoundController[Any] | Manager) -> list[WebhookServer]:
-    """Return the webhook servers of a program."""
+    """Return the program's webhook servers."""
     return [server for server in made.servers if isinstance(server, WebhookServer)] if isinstance(made, Manager) else []
 
 
@@ -175,12 +177,12 @@ def _name_of(made: BoundController[Any] | Manager, options: argparse.Namespace) 
 
 
 def _home_of(made: BoundController[Any] | Manager) -> str | None:
-    """The namespace of the Service in front of the program's webhooks, where the program runs."""
+    """The namespace of the webhooks' Service, in which the program must run; None without a Service."""
     return next((server.service.partition("/")[0] for server in servers_of(made) if server.service), None)
 
 
 def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:
-    """Warn that the operator may change objects of others too, because the names of its own are not known here."""
+    """Warn if the operator may change objects that are not its own, because its objects' names are not known here."""
     unnamed = {right.resource for right in served if right.verb == "patch" and not right.name}
     if sharding is not None:
         unnamed.add("leases of its namespace")
@@ -204,7 +206,7 @@ def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], LeaderElec
 
 def _watched(plan: Plan) -> Iterator[Right]:
     for watch in (plan.main, *plan.related):
-        places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()  # a stream has its own watch
+        places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()  # a stream is the program's
         for resource, within in places:
             for verb in ("list", "watch"):
                 yield Right(resource.group, resource.plural, verb, within)
@@ -229,7 +231,7 @@ def _recorded(file: Path, watched: list[Right]) -> list[Right]:
 
 
 def _election(lease: str) -> list[dict[str, Any]]:
-    """The rules for the Lease. RBAC cannot restrict `create` to a name."""
+    """The RBAC rules for the Lease. RBAC cannot restrict `create` to a name."""
     return [{**_LEASES, "resourceNames": [lease], "verbs": ["get", "update"]}, {**_LEASES, "verbs": ["create"]}]
 
 

@@ -1,7 +1,8 @@
-"""`kubectl-runtime run MODULE:NAME`: runs an operator. `run_options` has the command line.
+"""`kubectl-runtime run MODULE:NAME`: runs an operator. `run_options` defines its command line.
 
-Without --dev this process is the operator (`operator`). With --dev this process is an API server with the operator in a
-child process (`develop`). Each module is imported only where it is needed, because each import takes half a second.
+Without --dev this process is the operator (module `operator`). With --dev this process is an API server, and the
+operator is a child process (module `develop`). Each of the two modules is imported only when it is needed, because its
+import takes half a second.
 """
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from kubectl_runtime.cli.run_options import add_options as add_options  # noqa: 
 
 
 def run(given: argparse.Namespace) -> int:
-    """Run the operator until a signal and return the exit status. Blocks; only for the main thread. Raises
+    """Run the operator until a signal and return the exit status. Blocks. Only the main thread may call it. Raises
     CommandError."""
     options = checked(RunOptions.of(given))
     if options.dev:

@@ -1,6 +1,7 @@
-"""The command line of `kubectl-runtime run` as a value, and its log format.
+"""The command line of `kubectl-runtime run` as a value, and the operator's log format.
 
-Flags are named as in kubectl, Kubernetes's own components and controller-runtime's projects. None means not given.
+Flags are named as in kubectl, Kubernetes's own components and controller-runtime's projects. None stands for an option
+that was not given.
 
 Log formats on standard error:
 
@@ -9,8 +10,8 @@ Log formats on standard error:
 - `short` (for --dev): text with only the time of day, the library's loggers without their prefix, and colours on a
   terminal; lines that repeat what controllers or the command print are left out
 
-`--log-level`, or else the environment variable, sets the level of the library and of the program's own package; other
-loggers log from INFO on. Python warnings become log lines.
+`--log-level`, or else the environment variable `KUBECTL_RUNTIME_LOG`, sets the level of the library and of the
+program's own package. Other loggers log from INFO on. Python warnings become log lines.
 
 `Order` is what the parent process of `run --dev` sends to the operator process.
 """
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def level_option(text: str) -> str:
-    """Check a --log-level, as a type of argparse, and return it unchanged."""
+    """Check the value of --log-level, as an argparse type, and return it unchanged."""
     _, wrong = logs.parse_levels(text)
     if wrong:
         raise argparse.ArgumentTypeError(f"{', '.join(map(repr, wrong))}: write a level (debug, info, warn, error or "
@@ -75,8 +76,8 @@ def _log_warning(message: Warning | str, category: type[Warning], filename: str,
 
 
 def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO | None = None) -> None:
-    """Write logs to `stream` (standard error by default). `form`: text, json or short. `levels`: as `--log-level`; None
-    means the environment's. `package`: the program's package."""
+    """Write logs to `stream` (standard error by default). `form`: text, json or short. `levels`: the value of
+    `--log-level`; None means the environment variable's value. `package`: the program's package."""
     stream = sys.stderr if stream is None else stream
     wanted = levels if levels is not None else os.environ.get(logs.VARIABLE) or "info"
     handler = logs.setup(f"{_SAID_ALREADY},{wanted}" if form == "short" else wanted, json=form == "json",
@@ -86,19 +87,19 @@ def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO |
     warnings.showwarning = _log_warning
     level = logs.parse_levels(wanted)[0].get(logs.ROOT, logging.INFO)
     logging.getLogger().setLevel(max(level, logging.INFO))
-    if logging.getLogger(package).level == logging.NOTSET:  # unless a directive names it
+    if logging.getLogger(package).level == logging.NOTSET:  # unless --log-level names this logger
         logging.getLogger(package).setLevel(level)
 
 
 DESCRIPTION = """\
-Run an operator: the function NAME of MODULE is called with a client, and what it returns is run until a signal.
+Run an operator: call the function NAME of MODULE with a client, and run the controllers that it returns until a signal.
 
     def main(client: Client) -> BoundController[Widget]:
         return Controller(Api.all(client, Widget)).owns(Api.all(client, ConfigMap)).bind(reconcile)
 
-NAME returns a controller with its reconciler, as here, or a Manager of several. The options set what the Manager leaves
-open; an option that contradicts the Manager is an error. MODULE is found as `python -m` finds it: in the current
-folder, then on Python's path.
+NAME returns a controller with its reconciler, as here, or a Manager of several controllers. The options set only what
+the Manager does not set itself; an option that contradicts the Manager is an error. MODULE is found as `python -m`
+finds it: in the current folder, then on Python's path.
 """
 
 EPILOG = """\
@@ -114,7 +115,7 @@ or when something still runs after the grace period; 2 when the command line is 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The parsed command line. None means not given; durations are seconds."""
+    """The parsed command line. None stands for an option that was not given; durations are seconds."""
 
     program: Place
     dev: bool = False
@@ -145,15 +146,16 @@ class RunOptions:
 
     @property
     def lease(self) -> dict[str, Any]:
-        """The given Lease options, by the argument names of `LeaderElection`."""
+        """The options for the Lease that were given, under the argument names of `LeaderElection`."""
         said = {"name": self.leader_elect_resource_name, "namespace": self.leader_elect_resource_namespace,
                 "lease": self.leader_elect_lease_duration, "renew_deadline": self.leader_elect_renew_deadline,
                 "retry": self.leader_elect_retry_period}
         return {name: value for name, value in said.items() if value is not None}
 
     def election(self) -> LeaderElection | None:
-        """Return the requested election, if its Lease is named. With `--dev`, whose server has no other users, the name
-        defaults to the module's. Raises RequestError for invalid numbers and names."""
+        """Return the election of `--leader-elect` if its Lease is named, otherwise None. With `--dev` the Lease is
+        named after the module by default, since no other operator uses that server. Raises RequestError for invalid
+        numbers and names."""
         said = self.lease
         if self.dev:
             module = self.program.module.rpartition(".")[2]
@@ -161,7 +163,7 @@ class RunOptions:
         return LeaderElection(**said) if self.leader_elect and "name" in said else None
 
     def debug(self, default: DebugPage | None) -> DebugPage | None:
-        """Return the requested status page; `default` fills in what is not given."""
+        """Return the status page that the options ask for; `default` replaces options that were not given."""
         if self.debug_page == "off":
             return None
         from kubectl_runtime.runtime.observe.debug import DebugPage
@@ -174,7 +176,7 @@ class RunOptions:
 FLAGS = {"name": "--leader-elect-resource-name", "namespace": "--leader-elect-resource-namespace",
          "lease": "--leader-elect-lease-duration", "renew_deadline": "--leader-elect-renew-deadline",
          "retry": "--leader-elect-retry-period"}
-"""The flags for the arguments of `LeaderElection`."""
+"""The flag for each argument of `LeaderElection`."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -254,7 +256,7 @@ def _address(text: str) -> str:
 
 
 def checked(options: RunOptions) -> RunOptions:
-    """Return the options if they fit together. Raises UsageError."""
+    """Return the options. Raises UsageError if they contradict each other."""
     if options.dev:
         for flag, said in (("--kubeconfig", options.kubeconfig), ("--context", options.context)):
             if said is not None:
@@ -288,7 +290,7 @@ def _service_address(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Order:
-    """The order to run an operator. `serve`: the default address of health and metrics."""
+    """The order to run an operator. `serve`: the default address for health and metrics."""
 
     options: RunOptions
     serve: str

@@ -1,11 +1,12 @@
-"""`kubectl-runtime top URL ...`: shows what the controllers of a process do, in a terminal, until `q` or Ctrl-C.
+"""`kubectl-runtime top URL ...`: shows in a terminal what a process's controllers do, until `q` or Ctrl-C.
 
 URL is the address of a Manager or HealthServer: http://127.0.0.1:8080, 127.0.0.1:8080 or :8080, with or without /debug.
-Several URLs give one table of replicas: shards, objects, memory, runs. `--once` prints the complete state once.
+For several URLs the command shows one table of replicas with shards, objects, memory and runs. `--once` prints the
+complete state once.
 
 The command reads `/debug/state.json` every two seconds. If a process stops answering, its last state stays on the
-screen; a process that never answered is an error. There are no colours with NO_COLOR or when standard output is not a
-terminal. The window may be resized.
+screen; a process that never answered is an error. Colours are off if NO_COLOR is set or standard output is not a
+terminal. The output follows the size of the window.
 """
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ MOST_BYTES = 4 << 20
 
 
 def state_url(text: str) -> str:
-    """Return the URL of a server's state for the address that the user typed. Raises ValueError for other texts."""
+    """Return the URL of a server's state for the address that the user typed. Raises ValueError for an invalid
+    address."""
     given = text.strip()
     if "://" not in given:
         given = f"http://{given}"
@@ -79,7 +81,8 @@ def fetched(url: str) -> DebugState:
 
 
 def read(body: bytes) -> DebugState:
-    """Decode a process's state. Raises ValueError for another document, and for the state of a newer library."""
+    """Decode a process's state. Raises ValueError for any other document, and for the state of a newer library
+    version."""
     if len(body) > MOST_BYTES:
         raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
     with contextlib.suppress(*DECODE_FAILURES):
@@ -103,7 +106,7 @@ def _refused(error: urllib.error.HTTPError) -> str:
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
-    """Bypass proxies for the local host, whatever the environment says."""
+    """An opener that uses no proxy for the local host, even if the environment names one."""
     return urllib.request.build_opener(*([urllib.request.ProxyHandler({})] if is_loopback_url(url) else []))
 
 
@@ -127,12 +130,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show what the process does until the user ends it; return the exit status. Blocks.
 
-    Raises CommandError when nothing answers at first.
+    Raises CommandError if no process answers the first request.
     """
     pages = _Pages(options.url)
     out = sys.stdout
     if isinstance(out, io.TextIOWrapper):
-        out.reconfigure(errors="replace")  # for encodings without a character, as in the locale C
+        out.reconfigure(errors="replace")  # for characters that the encoding lacks, as in the locale C
     colours = out.isatty() and "NO_COLOR" not in os.environ
     if options.once or not out.isatty():
         out.write(joined(pages.lines(Screen(_columns(), colours=colours))))
@@ -146,7 +149,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Pages:
-    """The last state of each status page, and the error of a page that does not answer now."""
+    """The last state of each status page, and the error of each page that does not answer now."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         """Fetch all pages. Raises CommandError when no page answers."""
@@ -206,7 +209,7 @@ class _Live:
         self._colours = colours
 
     def run(self) -> None:
-        """Refresh until the user presses `q`. Blocks."""
+        """Refresh the screen until the user presses `q`. Blocks."""
         shown: os.terminal_size | None = None
         ask_at = time.monotonic() + self._interval
         while True:

@@ -1,12 +1,12 @@
 """The text of `kubectl-runtime top`: lines made from a `DebugState`. Pure.
 
-The lines are: the process, its manager and sharding; the watches, failing watches first; the API requests; the
-webhooks; then for each controller a heading, counts, and a table of its objects in groups (loops, failing, running,
+The lines describe the process, its manager and sharding; the watches, failing watches first; the API requests; and the
+webhooks. Then each controller has a heading, counts, and a table of its objects in groups (loops, failing, running,
 due, delayed, slowest, recent). For several processes there is one table of replicas.
 
-In a window the groups share the available lines equally, and unneeded lines go to groups that need more; hidden rows
-are counted. Without a window (`--once`) long lines are wrapped. Names and texts come from another process, so control
-characters are replaced.
+In a window the groups share the available lines equally. Lines that a group does not need are given to groups that need
+more. A group with hidden rows shows their number. Without a window (`--once`) long lines are wrapped. Names and texts
+come from another process, so control characters are replaced.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORDS = {"backing_off": "backing off", "held_back": "held back", "waits_for_chan
          "requeue_after": "success", "terminal_error": "terminal error"}
 
 FLEET = 124
-"""Columns that a replica needs for all facts in one line."""
+"""The least width, in columns, at which all facts about a replica fit in one line."""
 
 BOLD, SOFT, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
 COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW, "held_back": MAGENTA,
@@ -48,14 +48,16 @@ class Group:
 
 
 class Screen:
-    """Lines for a terminal of this width. `colours`: with escape sequences."""
+    """Makes the lines for a terminal of this width. `colours`: whether the lines contain escape sequences for
+    colours."""
 
     def __init__(self, width: int, *, colours: bool) -> None:
         self._width = max(40, width)
         self._colours = colours
 
     def lines(self, report: DebugState, height: int | None = None, rates: dict[str, float] | None = None) -> list[str]:
-        """Return the lines of the screen, at most `height` if given. `rates`: known runs per second by controller."""
+        """Return the lines of the screen, at most `height` if given. `rates`: the runs per second of controllers, by
+        name, where known."""
         watches = self._watches(report.watches, report.watches_left_out, height)
         head = [*wrapped(title(report), self._width, self.paint, BOLD), *self._sharding(report), "", *watches,
                 *self._traffic(report), ""]
@@ -115,7 +117,7 @@ class Screen:
         return found
 
     def _sharding(self, report: DebugState) -> list[str]:
-        """The holders of shards, as this process knows them."""
+        """Lines that name the holder of each shard, as far as the process knows."""
         sharding = None if report.manager is None else report.manager.sharding
         if sharding is None:
             return []
@@ -127,7 +129,8 @@ class Screen:
         return [line if line.startswith("\x1b") else cut(line, self._width) for line in lines]
 
     def fleet(self, reports: Sequence[tuple[str, DebugState | None, str]]) -> list[str]:
-        """Return a table of several processes: for each its address, and its state or why it does not answer."""
+        """Return a table of processes. `reports`: each process's address, and its state or the reason why it does not
+        answer."""
         facts = f"{'objects':>11} {'in stores':>10} {'memory':>10} {'runs':>11} {'failed':>9}  phase"
         narrow = self._width < FLEET  # the facts then stand below the name and the shards
         found = [self.paint(BOLD, line) for line in ((f"{'replica':<32} shards", facts) if narrow
@@ -262,7 +265,7 @@ def _failing(row: KeyRow) -> Line:
     times = f"{row.failures:,} times in {time(row.failing_for)}" if row.failures > 1 else "once"
     good = "" if row.succeeded is None else f", last success {time(row.succeeded)} ago"
     run = f", run {row.failed_run}" if row.failed_run else ""
-    error = f"{row.error}, " if row.error else ""  # first, as the end may be cut
+    error = f"{row.error}, " if row.error else ""  # the error comes first, since the end of the line may be cut
     return Line(WORDS.get(row.state, row.state), until(row), row.name, f"{error}failed {times}{good}{run}",
                 COLOURS.get(row.state, RED))
 

@@ -1,8 +1,9 @@
 """`kubectl-runtime webhooks MODULE:NAME --service NAMESPACE/NAME`: prints webhook configurations as YAML.
 
-MODULE:NAME is the application, as WSGI servers name it: `app = webhooks.application({...})`. The output holds the
-configurations of its classes and, for each conversion between classes, the part of the CustomResourceDefinition that
-refers to the webhook. `kubectl apply --server-side --field-manager=NAME -f -` merges that part into the definition.
+MODULE:NAME is the WSGI application, such as `app = webhooks.application({...})`. The output contains the webhook
+configurations of the application's classes. For each conversion between classes it also contains the part of the
+CustomResourceDefinition that refers to the webhook. `kubectl apply --server-side --field-manager=NAME -f -` merges that
+part into the definition.
 """
 from __future__ import annotations
 

@@ -3,34 +3,37 @@
     with elect(client, LeaderElection("my-job")) as lock:
         while lock.wait():                       # blocks until this process leads
             work(lock.client, until=lock.lost)   # ends soon after lock.lost is set
-    # here the work has ended, and the Lease is given back
+    # here the Lease has been released
 
-    thread       does                                              ends
+    thread       task                                              ends
     elector      makes the requests of `lease_machine`             when the candidacy has ended
-    deadline     notices the deadline, even if a request hangs     likewise
-    callbacks    calls the election's callbacks, if it has any     after the last callback
+    deadline     notices the deadline, even if a request hangs     when the candidacy has ended
+    callbacks    calls the election's callbacks, if there are any  after the last callback
 
-After a lost leadership this process is not a candidate until `wait` is called again; the call declares that the work of
-the lost leadership has ended. Each leadership has its own `lost` token. The child of a fork does not lead.
+After this process has lost the leadership, it is not a candidate until `wait` is called again. The caller must call
+`wait` only when the work of the lost leadership has ended. Each leadership has its own `lost` token. The child of a
+fork does not lead.
 
-The client of the leader sends no write outside of its leadership:
+`lock.client` and an elected controller's `ctx.client` send no write while this process does not lead:
 
 - A GET is sent.
-- Any other method is sent while leading, if its first byte leaves before the deadline.
-- Any other method at another time raises NotLeaderError, and nothing is sent.
+- A request with any other method is sent while this process leads, if its first byte is sent before the deadline.
+- Otherwise the call raises NotLeaderError, and nothing is sent.
 
 Within a run of an elected controller, the same holds for every client that shares the connections of `ctx.client`, so
 that an Api made outside of the run cannot bypass the check (see `client.http.send`). A thread with a copy of the run's
-context (`contextvars.copy_context`) counts as part of the run. A thread that the run merely started does not, and an
-independently created client is never checked: use `ctx.client` or `lock.guard(client)` there.
+context (`contextvars.copy_context`) counts as part of the run. A thread that the run started without that copy does not
+count as part of the run. The check never covers a client that was created independently of `ctx.client`. Use
+`ctx.client` or `lock.guard(client)` in such threads and instead of such clients.
 
-The check is made before an attempt, after retries, credentials and every other layer, and again right before the first
+Each attempt of a request is checked twice: after credentials and every other layer, and again right before the first
 byte is sent, after name lookup, connection and handshake. A window remains that no check can close: the thread, the
 process or the machine may be stopped right after the check, and the network may delay the bytes. On a running machine
 the window lasts microseconds. Another leader begins no earlier than `lease - renew_deadline` (5 s) after the deadline,
-so two processes can write only if this one was stopped for longer. The object's resourceVersion guards against that: a
-`replace`, or a patch that tests the resourceVersion, fails if another process has written since the read. A blind write
-(an apply, a merge patch, a delete without preconditions) is not guarded inside the window.
+so the old leader's write can overlap with the new leader's only if the old leader was stopped for longer than that. The
+object's resourceVersion guards against such a late write: a `replace`, or a patch that tests the resourceVersion, fails
+if another process has written the object since it was read. A blind write (an apply, a merge patch, a delete without
+preconditions) is not protected inside the window.
 """
 from __future__ import annotations
 
@@ -78,8 +81,9 @@ class NotLeaderError(KubeError):
 
 
 def only_while_leading(deadline: Callable[[], float | None], describe: Callable[[], str], clock: Clock) -> Fence:
-    """A Fence that lets writes pass only while this process leads. `deadline()` returns the time until which it leads,
-    on the clock's `boottime`, or None. `describe()` returns why it does not lead, for the error."""
+    """Return a Fence that lets writes pass only while this process leads. `deadline()` returns the time, on the clock's
+    `boottime`, until which this process leads, or None. `describe()` returns the error text: why this process does not
+    lead."""
 
     def check(call: Call) -> None:
         until = deadline()
@@ -109,7 +113,7 @@ class ElectionCallbacks:
             self._waiting.put(callback)
 
     def end(self) -> None:
-        """End the queue."""
+        """Let `run` return once the callbacks queued so far have been called."""
         self._waiting.put(None)
 
     def run(self) -> None:
@@ -124,11 +128,11 @@ _CALLBACK_SECONDS = 1.0
 
 
 def elect(client: Client, election: LeaderElection) -> LeaderLock:
-    """Take part in `election` inside a `with` block. The lock says whether this process leads.
+    """Take part in `election` inside a `with` block, whose LeaderLock tells whether this process leads.
 
-    The end of the block means that the work has ended: the Lease is released, if this process still holds it. Needs the
-    verbs get, create and update on leases. Does not close `client`. Raises RequestError if `election` is not a
-    LeaderElection.
+    Leave the block only when the leader's work has ended: the end of the block releases the Lease if this process still
+    holds it. Needs the verbs get, create and update on leases. Does not close `client`. Raises RequestError if
+    `election` is not a LeaderElection.
 
     >>> with elect(client, LeaderElection("my-program", "default")) as lock:
     ...     lock.wait(timeout=10), lock.is_leader
@@ -141,7 +145,7 @@ class LeaderLock:
     """This process's candidacy for the Lease of an election; made by `elect`. Thread-safe once it is entered."""
 
     def __init__(self, client: Client, election: LeaderElection, *, rng: random.Random | None = None) -> None:
-        """Makes no request yet. `rng` draws the jitter."""
+        """Makes no request before the candidacy begins. `rng` draws the jitter of the retries."""
         self.election = checked_election(client, election)
         self.identity = election.identity or own_identity()
         """The identity of this process in the Lease."""
@@ -161,13 +165,13 @@ class LeaderLock:
         self._caller: Thread | None = None
         """The thread that calls the callbacks, if there are any."""
         self.client = self.guard(client)
-        """The client for work that needs the Lease: it begins a write only while this process leads, and raises
-        NotLeaderError otherwise. The module's docstring describes what that can and cannot prevent."""
+        """The client for work that needs the Lease. It sends a write only while this process leads, and raises
+        NotLeaderError otherwise. The module's docstring describes which writes this can prevent and which it cannot."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork, a candidacy that has begun stays with the parent; a candidacy that has not begun gets
-        a new identity."""
+        """In the child of a fork: if the candidacy has begun, it stays with the parent, and the child is no candidate.
+        Otherwise the child's candidacy gets an identity of its own."""
         self._changed = threading.Condition()
         if self._threads:
             self._state = LeaseState(phase=Phase.ENDED, reason="it belongs to the process that forked this one")
@@ -179,14 +183,15 @@ class LeaderLock:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process leads now, by the clock, even if no thread has noticed the deadline yet."""
+        """Whether this process leads now. After the deadline it is False, even if no thread has noticed the deadline
+        yet."""
         return self._state.leads_at(self._clock.boottime())
 
     @property
     def lost(self) -> StopToken:
-        """Set when the present leadership ends (while this process stands by: the next leadership); its reason says
-        why. It is set at the deadline; if the machine was suspended beyond the deadline, at most `retry` seconds after
-        it wakes."""
+        """The token of the present leadership; while this process stands by, the token of its next leadership. It is
+        set, with a reason, when that leadership ends, at the deadline at the latest. If the machine was suspended
+        beyond the deadline, the token is set at most `retry` seconds after the machine wakes."""
         return self._lost
 
     @property
@@ -196,20 +201,20 @@ class LeaderLock:
 
     @property
     def trouble(self) -> str:
-        """Why this process cannot stand for election: its requests for the Lease fail. Empty while they succeed. Does
-        not block."""
+        """Why this process cannot stand for election: the failing request for the Lease. Empty while requests succeed.
+        Does not block."""
         return self._trouble.reason
 
     def guard(self, client: Client) -> Client:
-        """Return `client`, for example of another cluster, with the same limits as `self.client`."""
+        """Return a copy of `client` that is guarded like `self.client`; `client` may belong to another cluster."""
         return client.with_layer(only_while_leading(self._until, self._describe, self._clock))
 
     def wait(self, timeout: Duration | None = None, *, stop: StopToken | None = None) -> bool:
-        """Block until this process leads, for at most `timeout` seconds, or until `stop` is set; returns whether it
+        """Block until this process leads, `timeout` seconds have passed, or `stop` is set. Returns whether this process
         leads.
 
-        After a lost leadership this call makes the process a candidate again: call it when the work of the lost
-        leadership has ended. Raises NotLeaderError when the candidacy has ended, RequestError when it was never begun.
+        After a lost leadership this call makes the process a candidate again. Call it only when the work of the lost
+        leadership has ended. Raises NotLeaderError if the candidacy has ended, and RequestError if it has not begun.
         """
         if not self._threads:
             raise RequestError(f"election {self.election.name}: it has not begun: with elect(...) as lock: ...")
@@ -233,7 +238,7 @@ class LeaderLock:
             forget()
 
     def start(self) -> Self:
-        """Begin to stand for election, as entering a `with` block does. Does not block."""
+        """Begin the candidacy, as entering the `with` block does. Does not block."""
         if self._threads:
             raise RequestError(f"election {self.election.name}: it was entered before: call elect(...) once more")
         bodies = {"elector": self._elect, "deadline": self._watch_deadline}
@@ -250,26 +255,27 @@ class LeaderLock:
         return self
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to the lock, such as the thread of the callbacks."""
+        """Whether `thread` belongs to the lock, such as the thread that calls the callbacks."""
         return thread in self._threads
 
     def close(self, *, release: bool | None = None, timeout: Duration | None = None) -> None:
-        """End the candidacy, as leaving the `with` block does. Safe to repeat; later calls wait as well.
+        """End the candidacy, as leaving the `with` block does. May be called repeatedly; each call blocks until the
+        end.
 
         The work that needs the Lease must have ended, or `release` must be False. Without a release, or if the client
         is already closed, the Lease expires by itself. Blocks until the Lease is released or `timeout` seconds
-        (default: the renew deadline) have passed, and at most a second for a callback that does not return. A call
-        inside a callback only begins to end the candidacy.
+        (default: the renew deadline) have passed, and at most one more second for a callback that does not return. A
+        call from inside a callback does not wait for the end.
         """
         wanted = (self.election.release if release is None else release) and not self._client.is_closed
         within = self._rules.renew_deadline if timeout is None else seconds(timeout)
         self._step(Leave(wanted, within))
         if self.owns(threading.current_thread()):
             return
-        patience = time.monotonic() + within + _JOIN_SECONDS  # real time: these are threads of the operating system
+        patience = time.monotonic() + within + _JOIN_SECONDS  # real time, as join uses
         for thread in self._threads:
             left = patience - time.monotonic()
-            # Callbacks are user code and must not block the end.
+            # A callback is user code; if it does not return, the end must not wait for it.
             thread.join(max(0.0, min(left, _CALLBACK_SECONDS) if thread is self._caller else left))
             if thread.is_alive():
                 log.warning("election %s: thread %r does not end", self.election.name, thread.name)
@@ -288,7 +294,7 @@ class LeaderLock:
     def _elect(self) -> None:
         try:
             self._campaign()
-        except BaseException as error:  # a defect: no waiter must wait for a dead thread
+        except BaseException as error:  # a bug: end the candidacy, so that no caller of `wait` waits for this thread
             log.critical("election %s failed; it is not a candidate any more", self.election.name, exc_info=error)
             reason = f"a defect: {described(error)}"
             self._move(lambda state, _: replace(state, phase=Phase.ENDED, reason=reason))
@@ -316,7 +322,7 @@ class LeaderLock:
                     return
                 else:
                     left = None
-                # A wait does not count suspended time: look again soon after the machine wakes.
+                # The wait does not count time for which the machine is suspended, so it is limited to `retry`.
                 self._clock.wait(self._changed, left if left is None else min(left, self._rules.retry))
 
     def _pause(self, until: float) -> None:
@@ -342,7 +348,7 @@ class LeaderLock:
         return action
 
     def _move(self, move: Callable[[LeaseState, Now], LeaseState]) -> None:
-        """Change the state, then notify its observers without the lock."""
+        """Change the state, then make the calls that the change requires without holding the lock."""
         follows: list[Callable[[], object]] = []
         with self._changed:
             before = self._state
@@ -357,7 +363,8 @@ class LeaderLock:
             call()
 
     def _entered(self, state: LeaseState, before: Phase) -> list[Callable[[], object]]:
-        """The calls that a new phase requires, to be made without the lock. Callbacks are queued here, in order."""
+        """Queue the callbacks for a new phase, in order, and return the other calls, which must be made without the
+        lock."""
         name, follows = f"{self.namespace}/{self.election.name}", list[Callable[[], object]]()
         if state.phase is Phase.LEADING:
             self._callbacks.tell(self.election.on_started)
@@ -366,8 +373,8 @@ class LeaderLock:
         if before is Phase.LEADING:
             reason = f"the leadership of {name} has ended: {state.reason or 'it was given up'}"
             self._callbacks.tell(self.election.on_stopped)
-            # From here on another leader may change the child objects, so what is remembered of them is no longer
-            # valid.
+            # From here on another leader may change the child objects, so the remembered states of these objects are no
+            # longer valid.
             follows += [partial(self._lost.set, reason), memory_of(self._client).forget,
                         partial(log.info, "%s", reason),
                         partial(self._observer.leadership_changed, self.election.name, False)]

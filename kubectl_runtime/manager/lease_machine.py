@@ -1,47 +1,49 @@
-"""`step`: the next action of a candidate for a Lease, as a pure function of its state, what has happened, and the time.
+"""`step`: a pure function that returns a Lease candidate's next action for its state, an event, and the time.
 
-    phase       what happened                             -> phase     what to do
-    standby     its time has come                                      read
-    standby     read: another's, and not expired                       wait: until it expires, `retry` at most
-    standby     read: free, expired, or our own                        write: ours
-    standby     read: does not exist                                   create it, ours; as above if another's was seen
-    standby     written                                   -> leading   wait, until `retry` after the write began
+    phase       event                                     -> phase     action
+    standby     the next request is due                                read the Lease
+    standby     read: another holder, not expired                      wait until it expires, at most `retry`
+    standby     read: no holder, expired, or our own                   write ourselves as the holder
+    standby     read: does not exist                                   create it with us as the holder; wait as above if
+                                                                       another holder was seen and has not expired
+    standby     written                                   -> leading   wait until `retry` after the write began
     standby     conflict, failed                                       wait
-    leading     its time has come                                      write: renewed; read, if the last attempt failed
-    leading     written                                                wait, until `retry` after the write began
-    leading     conflict                                               read; wait, if a conflict caused the last read
-    leading     read: our own, or nobody's                             write: renewed
-    leading     read: does not exist                                   create it, ours
-    leading     read: another's                           -> lost      nothing
-    leading     failed                                                 wait, until `retry` after the request began
-    leading     the deadline has passed                   -> lost      nothing, whatever is answered afterwards
-    lost        campaign                                  -> standby   its time has come
-    any         leave                                     -> ended     nothing
-    any         leave, and release what may be ours       -> releasing its time has come
-    releasing   its time has come                                      read
-    releasing   read: our own                                          write: nobody's
-    releasing   read: does not exist, or another's        -> ended
-    releasing   written: nobody's                         -> ended
-    releasing   conflict, failed, written: ours                        read; wait first, if that failed before
-    releasing   the time for it has passed                -> ended     it expires by itself
+    leading     the next request is due                                renew; read first if the last attempt failed
+    leading     written                                                wait until `retry` after the write began
+    leading     conflict                                               read; wait if a conflict caused the last read
+    leading     read: our own, or no holder                            renew
+    leading     read: does not exist                                   create it with us as the holder
+    leading     read: another holder                      -> lost      nothing
+    leading     failed                                                 wait until `retry` after the request began
+    leading     the deadline has passed                   -> lost      nothing; later responses are ignored
+    lost        Campaign                                  -> standby   the next request is due
+    any         Leave                                     -> ended     nothing
+    any         Leave with `release`, may be our own      -> releasing the next request is due
+    releasing   the next request is due                                read the Lease
+    releasing   read: our own                                          write no holder
+    releasing   read: does not exist, or another holder   -> ended
+    releasing   written: no holder                        -> ended
+    releasing   conflict, failed, written: our own                     read; wait first after a failure or a second
+                                                                       conflict
+    releasing   the time for the release has passed       -> ended     nothing; the Lease expires by itself
 
-The behaviour follows client-go's `tools/leaderelection`: whether another holder's Lease has expired is decided by the
-local time at which its record last changed and the duration written in it, never by the times in it, so that clocks
-need not agree. Every write is guarded by the resourceVersion that was read. This module is stricter than client-go in
-five points:
+The behaviour follows client-go's `tools/leaderelection`. Another holder's Lease has expired when its record has not
+changed for the duration written in it, measured by the local clock. The times in the record are ignored, so the clocks
+of candidates need not agree. Every write is guarded by the resourceVersion that was read. This module is stricter than
+client-go in five points:
 
-- The deadline counts from the moment at which the last successful renewal *began*, so that it comes before another
-  candidate may begin, however late the response was.
-- A Lease is released on the basis of a fresh read, never of remembered state.
+- The deadline is measured from the moment at which the last successful renewal *began*. It therefore passes before
+  another candidate may lead, however late the response to the renewal was.
+- A Lease is read again before it is released; remembered state is not used.
 - A deleted Lease is not free for a candidate that has seen another holder: the holder has not noticed the deletion
-  yet, and creates the Lease again. (If the Lease is deleted again and again, each time before a standby sees it, it
-  becomes free for the standby after a whole lease duration; the old holder's next write is then refused.)
+  yet, and creates the Lease again. (If the Lease is deleted repeatedly, each time before a standby has read it, it
+  becomes free for the standby after a whole lease duration. The old holder's next write is then refused.)
 - A Lease whose holder was cleared by hand, for example by `kubectl edit`, is not free either: the previous holder takes
-  it back at the next renewal. Otherwise it becomes free when the last renewal that was seen here would have expired. A
-  release is recognized by its duration of 1 s, which client-go writes, too. (client-go takes such a Lease at once, and
-  two lead until the old leader notices.)
-- A standby reads every `retry / 2.2` to `retry` seconds, with client-go's spread but without its longer wait. It sees
-  each renewal within `retry`, and takes over within `lease + retry`.
+  it back at the next renewal. If the previous holder does not, the Lease becomes free when the last renewal seen by
+  this candidate would have expired. A Lease that its holder released is recognized by its duration of 1 s, which
+  client-go also writes. (client-go takes a cleared Lease at once, so two candidates lead until the old leader notices.)
+- A standby reads the Lease every `retry / 2.2` to `retry` seconds, with client-go's jitter factor, but never waits
+  longer than `retry`. It sees each renewal within `retry`, and takes over within `lease + retry`.
 """
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ from kubectl_runtime.manager.leases import (
 )
 
 MOST_TRANSITIONS = 2**31 - 1
-"""The field has 32 bits. Without this limit, no candidate could take a Lease that was edited to the maximum."""
+"""The largest value of leaseTransitions, which has 32 bits. Without this limit, no candidate could take a Lease whose
+field was edited to the maximum."""
 
 RELEASED_FOR = 1
 """The duration that a released record states, in seconds, as client-go writes it."""
@@ -96,7 +99,8 @@ class LeaseState:
 
     phase: Phase = Phase.STANDBY
     deadline: float = -inf
-    """While leading, the last moment at which we lead; while releasing, when releasing is given up."""
+    """While leading, the time until which this candidate leads; while releasing, the time at which the release is given
+    up."""
     seen: LeaseRecord | None = None
     """The record as it was last read or written."""
     seen_at: float = -inf
@@ -108,11 +112,11 @@ class LeaseState:
     known: bool = False
     """Whether `seen` should still be current, so that the Lease can be written without reading it first."""
     reread: bool = False
-    """Whether a conflict or a failed release caused the read; after a second one in a row the machine waits."""
+    """Whether a conflict caused the pending read. After a second conflict in a row the machine waits."""
     may_be_ours: bool = False
-    """Whether one of our writes, answered or not, may have made the Lease ours."""
+    """Whether a write of this candidate, answered or not, may have made it the holder."""
     reason: str = ""
-    """The reason of the phase, as text; empty where it is obvious."""
+    """The reason for the phase, as text; empty if the phase needs no explanation."""
 
     def leads_at(self, at: float) -> bool:
         """Whether this candidate leads at that moment."""
@@ -134,8 +138,8 @@ class Rules:
         return cls(identity, int(seconds(election.lease)), seconds(election.renew_deadline), seconds(election.retry))
 
     def request_timeout(self, state: LeaseState | None, at: float) -> float:
-        """The timeout of a request in seconds: as in controller-runtime, half the renew deadline, so that a second
-        attempt fits in, and never past a deadline."""
+        """The timeout of a request in seconds. As in controller-runtime it is half the renew deadline, so that there is
+        time for a second attempt. It never extends past `state.deadline`."""
         longest = max(1.0, self.renew_deadline / 2)
         if state is None or state.phase not in (Phase.LEADING, Phase.RELEASING):
             return longest
@@ -143,9 +147,9 @@ class Rules:
 
 
 def step(rules: Rules, state: LeaseState, happened: Input, now: Now) -> tuple[LeaseState, Action]:
-    """The next state and the action. A request in the action counts as begun `now`.
+    """Return the next state and the action. A request in the action counts as begun at `now`.
 
-    Only a Tick or an answer leads to a request; a Tick leads to none while a request is pending. Pure.
+    Only a Tick or an answer causes a request. A Tick causes none while a request is pending. Pure.
     """
     state = expired(state, now)
     match happened:
@@ -171,7 +175,7 @@ def step(rules: Rules, state: LeaseState, happened: Input, now: Now) -> tuple[Le
 
 
 def expired(state: LeaseState, now: Now) -> LeaseState:
-    """The state after checking whether its deadline has passed."""
+    """Return the state with the phase changed if its deadline has passed."""
     if now.at < state.deadline:
         return state
     if state.phase is Phase.LEADING:
@@ -208,17 +212,17 @@ def _answered(rules: Rules, state: LeaseState, answer: Answer, asked_at: float, 
 
 
 def noted(state: LeaseState, record: LeaseRecord | None, at: float) -> LeaseState:
-    """The state after a read of the Lease; `record` is None if the Lease does not exist. If the Lease was deleted or
-    cleared, the earlier record stays."""
+    """Return the state after a read of the Lease; `record` is None if the Lease does not exist. If the Lease was
+    deleted, or its holder was cleared by hand, the state keeps the earlier record."""
     if record is None or (state.seen is not None and state.seen.holder and _is_cleared(record)):
         return replace(state, known=False)
-    if record == state.seen:  # only the record counts: a change of labels renews nothing
+    if record == state.seen:  # only the record is compared, since a change of labels is no renewal
         return replace(state, known=True)
     return replace(state, seen=record, seen_at=at, known=True)
 
 
 def _is_cleared(record: LeaseRecord) -> bool:
-    """Whether the Lease has no holder, and no holder has released it."""
+    """Whether the record has no holder although no holder has released the Lease."""
     return not record.holder and record.duration != RELEASED_FOR
 
 
@@ -228,7 +232,7 @@ def _standing_by(rules: Rules, state: LeaseState, answer: Answer, asked_at: floa
         over_at = held_until(rules, state)
         if now.at < over_at:
             return _pause(state, min(jittered(rules, now), over_at))
-        # A Lease that is already ours (its response was lost or late) is not a transition.
+        # This candidate may already be the holder, if the response to its write was lost or late.
         return _ask(state, _taken(rules, state, answer.record, now), now)
     if isinstance(answer, Written):
         deadline = asked_at + rules.renew_deadline
@@ -268,7 +272,8 @@ def _releasing(rules: Rules, state: LeaseState, answer: Answer, asked_at: float,
 
 
 def held_until(rules: Rules, state: LeaseState) -> float:
-    """The time at which another holder's Lease expires, by the records seen so far."""
+    """The time at which another holder's Lease expires, by the records seen so far; `-inf` if no other candidate holds
+    it."""
     seen = state.seen
     if seen is None or seen.holder in (rules.identity, ""):
         return -inf
@@ -276,12 +281,13 @@ def held_until(rules: Rules, state: LeaseState) -> float:
 
 
 def jittered(rules: Rules, now: Now) -> float:
-    """When to read again."""
+    """The time of the next read, with jitter."""
     return now.at + rules.retry * (1 + JITTER * now.chance) / (1 + JITTER)
 
 
 def _taken(rules: Rules, state: LeaseState, found: LeaseRecord | None, now: Now) -> Request:
-    """The request that makes the Lease ours; this counts as a transition if the Lease was not ours before."""
+    """The request that makes this candidate the holder. The request adds a transition if this candidate was not the
+    holder before."""
     seen = state.seen
     if seen is not None and seen.holder == rules.identity:
         record = _ours(rules, seen, now)

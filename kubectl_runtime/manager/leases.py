@@ -1,16 +1,16 @@
 """The values and requests of leader election.
 
-- `LeaderElection`: the Lease that decides an election, and its times. The defaults 15, 10 and 2 s are those of
-  client-go and of Kubernetes's own components, as is the rule that `retry * 1.2` must be below `renew_deadline`. All
-  candidates for one Lease should use the same times; otherwise the duration that the holder wrote into the Lease
-  counts.
-- `LeaseRecord`: the content of a Lease. Missing fields are read as in client-go: no holder is an empty holder, no
-  transitions are 0. The times are only informative: no code compares them with a clock.
-- `LeaseStore`: carries out the requests of `lease_machine` on one Lease. Each request is one attempt, since the machine
+- `LeaderElection`: the name and the times of the Lease that decides an election. The defaults of 15, 10 and 2 s and the
+  rule that `retry * 1.2` must be below `renew_deadline` are those of client-go and of Kubernetes's own components. All
+  candidates for one Lease should use the same times. If they differ, the duration that the holder wrote into the Lease
+  is decisive.
+- `LeaseRecord`: the content of a Lease. Missing fields are read as in client-go: a missing holder as an empty text,
+  missing transitions as 0. The times are only informative: no code compares them with a clock.
+- `LeaseStore`: carries out the requests of `lease_machine` on one Lease. Each request is sent once, since the machine
   has its own retries. A write without a response counts as failed; after a failed write the machine reads the Lease.
-  Other content of the Lease (labels, a preferred holder) is kept.
-- `Trouble`: why Leases cannot be read or written. It logs the first failure of each kind at once, and a lasting failure
-  again after 10 s and then at intervals that double up to a minute.
+  Other content of the Lease (labels, a preferred holder) stays unchanged.
+- `Trouble`: the reason why Leases cannot be read or written. It logs the first failure of each kind at once. A lasting
+  failure is logged again after 10 s, and then at intervals that double up to a minute.
 
 The remaining classes are the inputs and actions in the table of `lease_machine`.
 """
@@ -71,8 +71,8 @@ class LeaseRecord:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time of a step. `at`: seconds on a clock that counts suspended time; `date`: for the record; `chance`: a
-    random number in [0, 1) for the jitter."""
+    """The time of a step. `at`: seconds on a clock that counts suspended time; `date`: the date and time to write into
+    the record; `chance`: a random number in [0, 1) for the jitter."""
 
     at: float
     date: datetime
@@ -100,7 +100,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The write was refused: another candidate was faster, or the Lease does not exist any more."""
+    """The write was refused, because another candidate wrote first or the Lease does not exist any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Write the record, if the Lease still has the version that was last read or written."""
+    """Write the record into the Lease, if its resourceVersion is still the one that was last read or written."""
 
     record: LeaseRecord
 
@@ -171,27 +171,28 @@ def own_identity() -> str:
 
 @dataclass(frozen=True)
 class LeaderElection:
-    """Elects one of several processes as the leader: `LeaderElection("my-operator")`. Durations are seconds or
-    `timedelta`.
+    """Describes the election of a leader among several processes: `LeaderElection("my-operator")`. Durations are
+    seconds or `timedelta`.
 
-    - `name`, `namespace`: those of the Lease (default namespace: the client's own, which in a cluster is the Pod's).
-    - `identity`: the holder name of this process; default: the host's name and a random part. Identities that you
-      choose must differ between replicas: a process that finds its own name in the Lease believes that it holds the
-      Lease.
-    - `release`: give the Lease back when the work has ended, so that another replica begins at once instead of waiting
-      until the Lease expires.
-    - `lease`: for how long other candidates respect a holder that does not renew; a whole number of seconds.
-    - `renew_deadline`: for how long a holder whose renewals fail keeps leading; shorter than `lease`, so that it stops
-      before another candidate begins.
-    - `retry`: the time between renewals, and the longest time between two reads of a standby.
+    - `name`, `namespace`: the name and namespace of the Lease (default namespace: the client's, in a cluster the
+      Pod's).
+    - `identity`: the name of this process as the holder; default: the host's name and a random part. Identities that
+      you choose must differ between replicas, because a process that reads its own identity in the Lease assumes that
+      it is the holder.
+    - `release`: whether to release the Lease when the work has ended, so that another replica leads at once instead of
+      waiting until the Lease expires.
+    - `lease`: how long other candidates wait for a holder that does not renew; a whole number of seconds.
+    - `renew_deadline`: how long a holder whose renewals fail continues to lead. It must be shorter than `lease`, so
+      that the holder stops before another candidate leads.
+    - `retry`: the time between two renewals, and the longest time between a standby's reads.
 
-    `on_started()`, `on_stopped()` and `on_new_leader(identity)` are called in order, in a thread of their own, and must
-    be short; their exceptions are logged. `on_stopped` is called once for each `on_started`. They are for logs and
-    metrics. Work that only the leader may do belongs in a `Manager`, or after `lock.wait()` in `with elect(client,
-    election) as lock:`.
+    `on_started()`, `on_stopped()` and `on_new_leader(identity)` are called one after the other, in a thread of their
+    own. They should return quickly; their exceptions are logged. `on_stopped` is called once for each `on_started`. The
+    callbacks are for logs and metrics. Work that only the leader may do belongs in a `Manager`, or after `lock.wait()`
+    in `with elect(client, election) as lock:`.
 
-    Raises RequestError for names that a Lease cannot have, for callbacks that cannot be called, and for times that do
-    not fit together.
+    Raises RequestError for names that a Lease cannot have, for callbacks that cannot be called, and for times that
+    contradict each other.
 
     >>> election = LeaderElection("my-operator", "default", lease=15, renew_deadline=10, retry=2)
     >>> with elect(client, election) as lock:
@@ -244,12 +245,12 @@ def checked_election(client: object, election: LeaderElection) -> LeaderElection
 
 
 class LeaseStore:
-    """Reads and writes one Lease. For one thread at a time."""
+    """Reads and writes one Lease. Only one thread at a time may use it."""
 
     def __init__(self, client: Client, name: str, namespace: str, trouble: Trouble, *,
                  labels: Mapping[str, str] | None = None) -> None:
-        """Does not send anything. `client` makes the requests. `labels`: labels for the Lease. `trouble` records
-        failures. Raises RequestError for a client of dry runs."""
+        """Sends no request. `labels` are added to the Lease; `trouble` records failures. Raises RequestError for a
+        client with `dry_run=True`."""
         if client.write_defaults.dry_run:
             raise RequestError(f"the Lease {name} cannot be held by a client whose writes are dry runs: give the "
                                "election a client without dry_run=True")
@@ -301,21 +302,22 @@ class LeaseStore:
 
 
 FIRST_REPEAT, LONGEST_REPEAT = 10.0, 60.0
-"""Seconds until a lasting failure is logged again, doubling."""
+"""Seconds until a lasting failure is logged again: the first pause, and the limit up to which the pause doubles."""
 
 
 REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.UNPROCESSABLE_ENTITY)
-"""Errors that do not pass by themselves: missing permissions or a missing namespace."""
+"""Status codes of errors that do not disappear by themselves, such as missing permissions or a missing namespace."""
 
 
 PATIENCE = 5.0
-"""Seconds for which requests may fail before they make a process not ready; refusals count at once."""
+"""Seconds for which requests may fail before the process is not ready. With a code in `REFUSED` it is not ready at
+once."""
 
 
 class Trouble:
-    """The failing requests for Leases. The first failure of each kind, repetitions of a lasting failure and the
-    recovery are logged. Reads and writes of a Lease count separately: a successful read does not clear a failed write.
-    Safe to use from any thread."""
+    """The failing requests for Leases. It logs the first failure of each kind, repetitions of a lasting failure, and
+    the recovery. Reads and writes of a Lease count separately: a successful read does not clear a failed write.
+    Thread-safe."""
 
     def __init__(self, whose: str, clock: Clock, repeated_within: float) -> None:
         """`whose`: the prefix of log lines. `repeated_within`: seconds in which a failed request is repeated. A request
@@ -330,8 +332,8 @@ class Trouble:
 
     @property
     def reason(self) -> str:
-        """Why this process cannot take part: the failing request. Empty without failures, and in the first `PATIENCE`
-        seconds of a failure that may pass by itself. Does not block."""
+        """Why this process cannot take part in the election: the failing request. Empty without failures, and in the
+        first `PATIENCE` seconds of a failure that may disappear by itself. Does not block."""
         with self._lock:
             now = self._clock.monotonic()
             lasts = any(now - at < self._repeated_within for at in self._last_at.values())

@@ -6,9 +6,9 @@
     manager.add_check("database", database.ping)
     manager.run()                                    # until SIGINT, SIGTERM, a failure, or the loss of the Lease
 
-`running` describes the order of start and stop. `ManagerView` is what `/readyz` and the status page show of a manager.
-`ManagerDefaults` holds values for arguments that a program leaves out, so that the command line can configure a manager
-that it did not make. They apply to managers made inside a `manager_defaults` block.
+The module `running` describes the order of start and stop. `ManagerView` provides a manager's state for `/readyz` and
+the status page. `ManagerDefaults` holds values for arguments that a program leaves out, so that the command line can
+configure a manager that the program makes. The values apply to managers made inside a `manager_defaults` block.
 """
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
 MOST_REPLICAS = 100
-"""The most rows of replicas on the status page."""
+"""The most replicas that the status page lists."""
 
 
 class ManagerView:
-    """What a manager's server shows of the manager. Thread-safe; takes no lock except for the list of members."""
+    """The manager's state for `/readyz` and the status page. Thread-safe; takes a lock only to list the members."""
 
     def __init__(self, running: RunningManager, lock: LeaderLock | None, members: Callable[[], Iterable[Member]], *,
                  sharded: bool, given: Checks, servers: Sequence[Server]) -> None:
@@ -85,8 +85,9 @@ class ManagerView:
 
             manager    servers    election    sharding    controller widget    store pods    database
 
-        `servers` covers only the servers, for a Pod whose own webhook must answer before its stores can fill. This
-        method does not block; the returned checks of the program and of its servers may block when they are called.
+        The check `servers` covers only the added servers. It is for a Pod whose own webhook must answer before the
+        Pod's stores can fill. This method does not block, but the returned checks that call the program's code may
+        block.
         """
         running = self._running
         members = [*self._members()]
@@ -136,7 +137,7 @@ class ManagerView:
 
 
 class _Unsaid(str):
-    """A default that can be told apart from an equal string that a program passes."""
+    """The type of a default value, to distinguish the default from an equal string that a program passes."""
 
     __slots__ = ()
 
@@ -145,12 +146,13 @@ SERVE: Final[str] = _Unsaid(":8080")
 """The default address of a Manager."""
 
 DEBUG: Final = DebugPage()
-"""The default status page of a Manager; if the argument is this very object, it was left out."""
+"""The default status page of a Manager. If `debug` is this very object, the program left the argument out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerDefaults:
-    """The values that a Manager uses for arguments that are left out, under the names of the arguments."""
+    """The values that a Manager uses for arguments that the program leaves out. Each field is named after an
+    argument."""
 
     leader: LeaderElection | None = None
     serve: str | None = SERVE
@@ -189,14 +191,14 @@ D = TypeVar("D")
 
 
 class Manager:
-    """Runs several controllers and other work in one process, with common start, stop, health, metrics and leader
-    election.
+    """Runs several controllers and other functions in one process, with a common start, stop, health, metrics and
+    leader election.
 
     `add` takes a controller and its reconciler; `add_runnable` takes a function, which is called with a StopToken.
     `run` blocks until a signal or the first fatal error, which it raises; `start` does not block. With `leader`,
-    controllers run only while this process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics` (None:
-    no server). Stopping takes at most `grace` seconds. A manager runs once. Thread-safe; members added to a running
-    manager start at once.
+    controllers reconcile only while this process leads. `serve` is the address of `/healthz`, `/readyz` and `/metrics`
+    (None: no server). Stopping takes at most `grace` seconds. A manager runs once. Thread-safe; members added to a
+    running manager start at once.
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     return Action.await_change()
@@ -209,24 +211,24 @@ class Manager:
     def __init__(self, client: Client, *, leader: LeaderElection | None = None,
                  sharding: Sharding | None = None, serve: str | None = SERVE, debug: DebugPage | None = DEBUG,
                  grace: Duration = 25, metrics: bool | None = None) -> None:
-        """Make a manager. It starts nothing and sends no request before `run` or `start`.
+        """Make a manager. Nothing is started and no request is sent before `run` or `start`.
 
-        - `client`: for the Leases and `/metrics`. The manager does not close it.
-        - `leader`: the Lease that decides when work begins. Default: work begins at once.
-        - `sharding`: the replicas share the controllers' objects.
-        - `serve`: `HOST:PORT` for `/healthz`, `/readyz`, `/metrics` and the routes of `add_route`. None: serve nothing.
+        - `client`: the client for the Leases, whose requests `/metrics` also counts. The manager does not close it.
+        - `leader`: the leader election; reconciling begins when this process leads. Default: it begins at once.
+        - `sharding`: how several replicas share the controllers' objects. Default: this process reconciles all objects.
+        - `serve`: `HOST:PORT` for `/healthz`, `/readyz`, `/metrics` and the routes of `add_route`. None: no server.
         - `debug`: who may read the status page `/debug`, and what it shows. Default: this host only. None: no page.
         - `grace`: seconds for the whole stop. Keep it below the 30 s that Kubernetes gives a Pod.
-        - `metrics`: whether `/metrics` is served. Default: yes, unless the command line has `--no-metrics`. It exports
-          the Metrics that observe the client; if there are none, `Metrics.shared()` observes the client from the
-          manager's start. The default registry also contains the program's own metrics.
+        - `metrics`: whether `/metrics` is served. Default: yes, unless the command line has `--no-metrics`. `/metrics`
+          exports the Metrics that observe the client. If no Metrics observe it, `Metrics.shared()` does from the
+          manager's start on. The default registry also contains the program's own metrics.
 
         Raises RequestError for an argument that cannot be used.
         """
         if not hasattr(client, "with_layer"):
             raise RequestError(f"a Manager takes a Client, not {type(client).__name__}")
         defaults = current_defaults.get()
-        self._sets_serve = not isinstance(serve, _Unsaid)  # the command line cannot change it then
+        self._sets_serve = not isinstance(serve, _Unsaid)  # if True, the command line cannot set the address
         leader, serve, debug = defaults.for_leader(leader), defaults.for_serve(serve), defaults.for_debug(debug)
         if leader is not None and not isinstance(leader, LeaderElection):
             raise RequestError(f'leader={leader!r} is not a LeaderElection: LeaderElection("my-operator")')
@@ -254,7 +256,7 @@ class Manager:
 
     @property
     def leader(self) -> LeaderElection | None:
-        """The election that decides when work begins; None without an election."""
+        """The leader election; None without an election."""
         return None if self._lock is None else self._lock.election
 
     @property
@@ -269,7 +271,7 @@ class Manager:
 
     @property
     def grace(self) -> float:
-        """The most seconds that the stop may take."""
+        """The grace period: the most seconds that the stop may take."""
         return self._grace
 
     @property
@@ -296,22 +298,22 @@ class Manager:
             sharded: bool | None = None) -> Manager:
         """Run `controller` with `reconciler` when the manager runs, or at once if it already runs. Returns the manager.
 
-        `reconciler`, `context` and `error_policy` are those of `Controller.start`. A `BoundController` already has them
-        and is passed alone. Later changes of the controller have no effect. The manager handles signals and grace; the
-        controller's own settings for them are ignored.
+        `reconciler`, `context` and `error_policy` are the arguments of `Controller.start`. A `BoundController` already
+        contains them and is passed alone. Later changes of the controller have no effect. The manager handles signals
+        and the grace period, and ignores the controller's own settings for both.
 
-        With an election and `needs_leader`, the stores fill while the process stands by, and runs begin when it leads.
-        After the deadline of the Lease, `ctx.client` refuses writes with NotLeaderError; inside a run, so does the
-        client that the program passed. A thread that a run starts must use an Api made from `ctx.client`, or a copy of
-        the run's context (`contextvars.copy_context`).
+        With an election and `needs_leader`, the stores fill while this process stands by, and runs begin when it leads.
+        After the Lease's deadline, `ctx.client` refuses writes with NotLeaderError. Inside a run, the client that the
+        program passed to the Manager refuses them too. A thread that a run starts must use an Api made from
+        `ctx.client`, or run in a copy of the run's context (`contextvars.copy_context`).
 
-        With a sharding, unless `sharded=False`, no leader is needed: the controller reconciles the objects of the
-        shards that this replica holds, and `ctx.client` refuses a run's writes after the deadline of its shard.
-        `Sharding(by=...)` decides which objects the watches hold.
+        With a sharding, unless `sharded=False`, no leader is needed. The controller reconciles the objects of the
+        shards that this replica holds, and `ctx.client` refuses a run's writes after the deadline of the shard's Lease.
+        `Sharding(by=...)` decides which objects the watches receive.
 
-        Raises RequestError like `Controller.start`; for a reconciler beside a bound controller; for `sharded=True`
-        without a sharding; for a controller that the sharding cannot divide; and when a name is taken or the stop has
-        begun.
+        Raises RequestError like `Controller.start`. Also raises it for a reconciler beside a bound controller, for
+        `sharded=True` without a sharding, for a controller whose objects the sharding cannot divide, for a name that is
+        taken, and if the stop has begun.
         """
         if isinstance(controller, BoundController):
             if (reconciler, context, error_policy) != (None, None, None):
@@ -340,13 +342,14 @@ class Manager:
 
     def remove(self, member: str | Controller[Any] | BoundController[Any], *,
                timeout: Duration | None = None) -> list[StillRunning]:
-        """Stop one controller or runnable, given by its name or the controller itself, and remove it; the others
+        """Stop and remove one controller or runnable, given by its name, or by the controller itself. The others
         continue.
 
-        Blocks until its runs have ended and its threads are joined, for at most `timeout` seconds (default: the
-        manager's grace period); returns what still runs. A call from a thread that the stop waits for, for example from
-        a run of the controller, only begins the stop. Watches and stores that other members share stay. The name can be
-        used again afterwards. Raises RequestError when there is no member of that name.
+        Blocks until its runs and its threads have ended, for at most `timeout` seconds (default: the manager's grace
+        period). Returns the runs and threads that have not ended. A call from a thread that the stop waits for, for
+        example from a run of the controller, only begins the stop and returns an empty list. Watches and stores that
+        other members share continue. The name can be used again afterwards. Raises RequestError if there is no member
+        of that name.
         """
         bound = member.controller if isinstance(member, BoundController) else member
         name = bound.plan().name if isinstance(bound, Controller) else bound
@@ -363,8 +366,8 @@ class Manager:
     def add_runnable(self, fn: Callable[[StopToken], object], name: str, *, needs_leader: bool = True) -> Manager:
         """Call `fn(stop)` in a thread of its own. Once `stop` is set, `fn` must return within the grace period.
 
-        `fn` may return earlier, when its work is done. If `fn` raises, the manager ends with that error. With an
-        election and `needs_leader`, `fn` is called when this process leads. Raises like `add`.
+        `fn` may return earlier, when its work is done. If `fn` raises, the manager stops, and `run` raises that error.
+        With an election and `needs_leader`, `fn` is called only once this process leads. Raises like `add`.
         """
         if not callable(fn):
             raise RequestError(f"add_runnable takes a function of a StopToken, not {type(fn).__name__}")
@@ -375,8 +378,8 @@ class Manager:
         return self
 
     def add_check(self, name: str, fn: Callable[[], object], *, timeout: Duration = 2) -> Manager:
-        """Call `fn` for each readiness request. The check fails if `fn` raises, returns False, or takes more than
-        `timeout` seconds. `fn` is called in a thread of its own, and not again before it has returned.
+        """Add a readiness check: each request to `/readyz` calls `fn`. The check fails if `fn` raises, returns False,
+        or takes more than `timeout` seconds. `fn` is called in a thread of its own, and never twice at the same time.
         `/readyz?verbose` lists the check by its `name`. Raises RequestError for a name that is taken, has a slash, or
         belongs to the manager (`ping`, `manager`, `servers`, `election`, `sharding`, `controller ...`, `store ...`),
         and for a timeout of 0 seconds or less."""
@@ -385,9 +388,9 @@ class Manager:
 
     def add_server(self, server: Server) -> Manager:
         """Run `server`, for example a WebhookServer. Servers start before everything else, in the order of
-        `add_server`, and stop last. A server with `why_not_ready`, such as a WebhookServer, becomes part of readiness;
-        `/readyz/servers` checks only these servers. Raises RequestError after the start, and for a second server of the
-        same name."""
+        `add_server`, and stop last. If a server has `why_not_ready`, as a WebhookServer does, the manager is ready only
+        when the server is; `/readyz/servers` checks only such servers. Raises RequestError after the start, and for a
+        second server of the same name."""
         if self._started:
             raise RequestError(f"{server.name} cannot be added: this manager was started, and servers start first")
         if hasattr(server, "why_not_ready"):
@@ -396,10 +399,10 @@ class Manager:
         return self
 
     def add_route(self, path: str, application: WSGIApplication) -> Manager:
-        """Serve a WSGI application beside `/healthz`, for requests of any method at `path` and below; its PATH_INFO is
-        the whole path. It runs in the server's threads, without authentication; a response that takes more than 10 s is
-        cut off, and an exception gives a 500 and is logged. Returns the manager. Raises RequestError for a path that is
-        taken or invalid, with `serve=None`, and after the start."""
+        """Serve a WSGI application beside `/healthz`, for requests of any method at `path` and below. PATH_INFO is the
+        whole path. The application runs in the server's threads, without authentication. A response that takes more
+        than 10 s is cut off. If the application raises, the client receives a 500 and the exception is logged. Returns
+        the manager. Raises RequestError for a path that is taken or invalid, with `serve=None`, and after the start."""
         if self._address is None:
             raise RequestError(f"{path} cannot be served: this manager serves nothing (serve=None)")
         checked_route(path, application)
@@ -413,37 +416,37 @@ class Manager:
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """The added servers, in order."""
+        """The added servers, in the order of `add_server`."""
         return tuple(self._servers)
 
     def plans(self) -> list[Plan]:
-        """The plans of the added controllers, in order: what they watch and run."""
+        """The added controllers' plans, in the order of `add`. A plan holds what a controller watches and runs."""
         return [member.plan for member in self._members.values() if isinstance(member, ControllerMember)]
 
     def controllers(self) -> list[BoundController[Any]]:
-        """The added controllers with their reconcilers, in order. For simulations, which have neither election nor
-        shards."""
+        """The added controllers with their reconcilers, in the order of `add`. For simulations, which have neither an
+        election nor shards."""
         return [*self._bound]
 
     def runnables(self) -> list[str]:
-        """The names of the added functions, in order."""
+        """The names of the added functions, in the order of `add_runnable`."""
         return [name for name, member in self._members.items() if isinstance(member, RunnableMember)]
 
     def run(self) -> None:
-        """Start, and block until the end: a signal (in the main thread), a failure, the loss of the Lease, or a
-        KeyboardInterrupt.
+        """Start the manager and block until it has ended, after a signal (in the main thread), a failure, the loss of
+        the Lease, or a KeyboardInterrupt.
 
         Raises the first failure: a runnable's own exception, ControllerError, LeadershipLost, or the error that kept a
-        server from listening; RequestError on a second call. After SIGINT or SIGTERM it returns; a second signal n ends
-        the process with status 128 + n. If something still runs after the grace period and the manager handles the
-        signals, it flushes the logs and ends the process with status 1.
+        server from listening. Raises RequestError on a second call. Returns after SIGINT or SIGTERM; a second signal n
+        ends the process with status 128 + n. If a thread still runs after the grace period and the manager handles the
+        signals, the manager flushes the logs and ends the process with status 1.
         """
         self._launch(foreground=True).serve(self._grace)
 
     def start(self) -> RunningManager:
-        """Start, and return when the servers listen and every thread is started. Does not handle signals.
+        """Start the manager, and return when the servers listen and every thread is started. Does not handle signals.
 
-        Raises the error that kept a server from listening; RequestError on a second call.
+        Raises the error that kept a server from listening, and RequestError on a second call.
         """
         return self._launch(foreground=False)
 

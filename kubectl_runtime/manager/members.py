@@ -1,15 +1,17 @@
 """The members of a manager: controllers and plain functions, each with its own lifecycle.
 
-                start()                                 elected()                       when it must stop
-    controller  its threads; its stores fill            its runs begin                  drains
-    sharded     likewise; then it reconciles the        nothing                         drains; its shards are given up
-    controller  objects of this replica's shards
-    runnable    its thread, if it needs no leadership   its thread, if it needs it      its token is set
+                start()                                 elected()                       begin_stop()
+    controller  starts threads; its stores fill         lets runs begin                 drains runs
+    sharded     starts threads; its stores fill; then   nothing                         drains runs; its shards are
+    controller  runs begin for this replica's shards                                    given up
+    runnable    starts its thread, unless it needs      starts its thread, if it needs  sets its token
+                the leadership                          the leadership
 
-Without an election `elected()` follows at once. A failing member ends the manager; a member that just returns does not.
+Without an election the manager calls `elected()` right after `start()`. A member that fails ends the manager; a
+runnable that returns does not.
 
-`ShardMembership` is a manager's part in a sharding: it joins the group once the stores of all sharded controllers are
-complete, and gives the shards up at the end. Without a sharding it does nothing.
+`ShardMembership` lets a manager take part in a sharding. It joins the group once the stores of all sharded controllers
+are complete, and gives the shards up at the end. Without a sharding it does nothing.
 """
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ log = guarded_logger(__name__)
 
 
 class LeadershipLost(KubeError):
-    """This process was the leader and lost the leadership: its manager has ended. Start a new manager, usually in a new
-    process.
+    """This process was the leader and lost the leadership, so its manager has ended. Start a new manager, usually in a
+    new process.
 
     >>> issubclass(LeadershipLost, KubeError)
     True
@@ -48,11 +50,12 @@ class LeadershipLost(KubeError):
 
 
 class ShardMembership:
-    """A manager's part in a group of replicas that share the objects. Safe to use from any thread."""
+    """Joins and leaves the group of replicas that share the objects, for one manager. Thread-safe."""
 
     def __init__(self, client: Client, sharding: Sharding | None, grace: float,
                  failed: Callable[[BaseException], None]) -> None:
-        """`grace`: seconds for runs when a shard is given up; `failed` is called with a defect."""
+        """`grace`: seconds that runs get to end when a shard is given up. `failed` is called with the exception of a
+        bug."""
         self.sharder = None if sharding is None else Sharder(client, sharding, grace=grace, failed=failed)
         self._lock = threading.Lock()
         self._awaited: set[str] = set()
@@ -61,22 +64,22 @@ class ShardMembership:
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards that this replica works for now."""
+        """The shards whose objects this replica reconciles now."""
         return frozenset() if self.sharder is None else self.sharder.shards
 
     @property
     def trouble(self) -> str:
-        """Why this replica cannot take part; empty if it can, and before it begins."""
+        """Why this replica cannot take part in the sharding; empty if it can, and before it joins."""
         return "" if self.sharder is None else self.sharder.trouble
 
     def expect(self, name: str) -> None:
-        """Wait for the controller `name` before taking part."""
+        """Let the replica join only after `ready` was called for the controller `name`."""
         with self._lock:
             if not self._joined:
                 self._awaited.add(name)
 
     def start(self) -> None:
-        """Take part as soon as all controllers that `expect` has named are ready."""
+        """Join the group as soon as all controllers that `expect` has named are ready."""
         self._go_on(None)
 
     def ready(self, name: str) -> None:
@@ -89,7 +92,7 @@ class ShardMembership:
             self.sharder.quit(within)
 
     def end(self, time_left: float) -> None:
-        """Block until this replica has left, for about `time_left` seconds at most."""
+        """Block until this replica has left the group, for about `time_left` seconds at most."""
         if self.sharder is not None:
             self.sharder.close(min(max(LEAST_SECONDS, time_left), seconds(self.sharder.sharding.renew_deadline)))
 
@@ -110,15 +113,16 @@ class ShardMembership:
 
 
 ABORT_GRACE = 2.0
-"""Seconds for runs that must end at once."""
+"""Seconds that runs get when they must end at once."""
 
 OnFailure = Callable[[str, BaseException], None]
 """Called by a failing member with its name and the error. Does not block."""
 
 
 class Member:
-    """A controller or a function that a manager runs. `finish` comes after `begin_stop`; all methods are thread-safe.
-    Members stop in parallel, so a caller can wait for them one after the other."""
+    """A controller or a function that a manager runs. `begin_stop` must be called before `finish`. All methods are
+    thread-safe. `begin_stop` does not block, so all members stop in parallel while the manager waits for one after the
+    other."""
 
     def __init__(self, name: str, *, needs_leader: bool, clock: Clock, failed: OnFailure) -> None:
         self.name = name
@@ -127,30 +131,30 @@ class Member:
         self._failed = failed
 
     def start(self) -> None:
-        """Start the member's threads. Does not block; an exception ends the manager's start."""
+        """Start the member's threads. Does not block. If it raises, the manager's start fails."""
 
     def elected(self) -> None:
         """Begin the work that needs the leadership, because this process leads now. Does not block."""
 
     def begin_stop(self, reason: str, within: float) -> None:  # noqa: ARG002 - for controllers
-        """Begin to stop, within `within` seconds; call again with fewer seconds to shorten the time. Does not block."""
+        """Begin to stop; the stop may take `within` seconds. A later call may shorten the time. Does not block."""
         self.stop.set(reason)
 
     def finish_work(self, timeout: float) -> bool:
-        """Block until no work of the member needs the leadership, for at most `timeout` seconds; returns whether none
-        does."""
+        """Block until all of the member's work that needs the leadership has ended, for at most `timeout` seconds;
+        returns whether it has."""
         raise NotImplementedError
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Block until the member has ended, for `timeout` seconds and a moment for its threads; returns what still
-        runs."""
+        """Block until the member has ended, for `timeout` seconds and a moment for its threads; returns the runs and
+        threads that have not ended."""
         raise NotImplementedError
 
     def abort(self) -> None:
-        """After `begin_stop`, end running work at once; a runnable ignores this. Does not block."""
+        """After `begin_stop`, end running work at once; a runnable ignores the call. Does not block."""
 
     def why_not_ready(self) -> str:
-        """Why the member is not ready, as text; empty when it is ready, as a function always is. Does not block."""
+        """Why the member is not ready, as text; empty when it is ready. A function is always ready. Does not block."""
         return ""
 
     def why_not_alive(self) -> str:
@@ -158,7 +162,7 @@ class Member:
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to the member, and so cannot wait for its end."""
+        """Whether `thread` belongs to the member, so that it must not wait for the member's end."""
         raise NotImplementedError
 
 
@@ -167,8 +171,9 @@ class ControllerMember(Member):
 
     def __init__(self, plan: Plan, reconcile: ReconcileFunction[Any], error_policy: ErrorPolicy[Any] | None, data: Any,
                  *, lock: LeaderLock | None, part: ShardMembership | None, grace: float, failed: OnFailure) -> None:
-        """With a `lock`, runs wait for the election and `ctx.client` is guarded. With a `part`, the controller
-        reconciles only this replica's shards and is guarded by their Leases."""
+        """With a `lock`, runs begin only when this process leads, and `ctx.client` refuses writes when it does not.
+        With a `part`, the controller reconciles only this replica's shards, and `ctx.client` refuses writes for any
+        other shard."""
         super().__init__(plan.name, needs_leader=lock is not None, clock=plan.clock, failed=failed)
         self.plan = plan
         """The plan as it was added."""
@@ -199,22 +204,22 @@ class ControllerMember(Member):
         running.on_stop(self._ended)
 
     def elected(self) -> None:
-        """Let runs begin, once the stores are complete."""
+        """Let runs begin as soon as the stores are complete."""
         self._elected.set()
 
     def begin_stop(self, reason: str, within: float) -> None:
-        """Begin the controller's stop. A controller that is still starting sees the token."""
+        """Begin the controller's stop. If the controller is still starting, it stops because of its token."""
         super().begin_stop(reason, within)
         if self.running is not None and self._launched.is_set():
             self.running.begin_stop(reason, within)
 
     def finish_work(self, timeout: float) -> bool:
-        """Stop the controller's runs within `timeout` seconds; returns whether all have ended. Blocks."""
+        """Stop the controller's runs within `timeout` seconds; returns whether all runs have ended. Blocks."""
         left = self._await_launch(timeout)
         return self.running is None or not self.running.stop_runs(left)
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Stop the controller within `timeout` seconds; returns what still runs. Blocks."""
+        """Stop the controller within `timeout` seconds; returns the runs and threads that have not ended. Blocks."""
         left = self._await_launch(timeout)
         self._forget()
         if self.running is None:
@@ -238,7 +243,7 @@ class ControllerMember(Member):
         return self._why(lambda running: running.why_not_ready)
 
     def why_not_working(self) -> str:
-        """The part of `why_not_ready` that is not about a store, since stores have their own checks."""
+        """Like `why_not_ready`, but without the reasons that concern a store, since each store has its own check."""
         return self._why(lambda running: running.why_not_working)
 
     def _why(self, reason_of: Callable[[Running[Any]], str]) -> str:
@@ -278,7 +283,7 @@ class ControllerMember(Member):
 
 
 class RunnableMember(Member):
-    """A function that blocks until its token is set, in a thread of its own."""
+    """Runs a function in a thread of its own. The function must return when its token is set."""
 
     def __init__(self, function: Callable[[StopToken], object], name: str, *, needs_leader: bool, clock: Clock,
                  failed: OnFailure) -> None:
@@ -299,11 +304,11 @@ class RunnableMember(Member):
             self._begin()
 
     def finish_work(self, timeout: float) -> bool:
-        """Wait for the function to return, for at most `timeout` seconds; returns whether it has."""
+        """Wait for the function to return, for at most `timeout` seconds; returns whether the function has returned."""
         return self._has_returned(timeout)
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Wait for the function to return, for at most `timeout` seconds; returns what still runs."""
+        """Wait for the function to return, for at most `timeout` seconds; returns its thread if it still runs."""
         if self._has_returned(timeout):
             return []
         found = alive(self.name, [self._thread])
@@ -313,7 +318,7 @@ class RunnableMember(Member):
 
     def _has_returned(self, timeout: float) -> bool:
         with self._once:
-            begun, self._over = self._started, True  # it cannot begin after this
+            begun, self._over = self._started, True  # the thread cannot start after this
         if begun:
             self._thread.join(min(timeout, threading.TIMEOUT_MAX))
         return not self._thread.is_alive()

@@ -1,25 +1,26 @@
-"""`RunningManager`: a running manager, the `Lifecycle` engine with servers, several members and an election.
+"""`RunningManager`: a running manager; a `Lifecycle` with servers, several members and an election.
 
-    phase      what happens                                                then
+    phase      what happens                                                next phase
     starting   servers start, one after the other                          standing by
-    standing   controllers (their stores fill) and what needs no           leading; without an election at once
-    by         leadership start; the Lease is watched; held controllers
-               only fill their stores
-    leading    held controllers begin their runs, and what needs the       stopping
-               leadership starts
-    stopping   every member is stopped at once                             stopped
+    standing   controllers and functions that need no leadership start;    leading; without an election at once
+    by         controllers that need it only fill their stores; the
+               process stands for election
+    leading    controllers that need the leadership begin their runs;      stopping
+               functions that need it start
+    stopping   every member is told to stop at once, then:                 stopped
       work       runs and functions that need the Lease end; then the
-                 Lease is given back
-      rest       the other members end, for example pending events are
-                 sent; the shards are given back; then the servers
-                 stop in reverse order
+                 Lease is released
+      rest       the other members end and pending Events are sent; the
+                 shards are given up; then the servers stop in reverse
+                 order
 
 The manager stops after `stop()`, a signal (with `run`), the first failure of a member, or the loss of the Lease.
-Stopping takes `grace` seconds at most; threads that still run are returned, and logged with their stacks. The Lease is
-renewed until the work has ended. When the Lease is lost, runs are stopped at once (`ctx.stop`) and get only 2 s.
+Stopping takes `grace` seconds at most. Threads that still run after that are returned, and logged with their stacks.
+The Lease is renewed until the work that needs it has ended. When the Lease is lost, `ctx.stop` is set at once, and runs
+have only 2 s to end.
 
-`Candidacy` is a manager's part in the election. Without an election it leads as soon as it starts. At the end it gives
-the Lease back, unless work still needs it.
+`Candidacy` lets a manager take part in the election. Without an election it reports the leadership as soon as it
+starts. At the end it releases the Lease, unless work that needs the Lease still runs.
 """
 from __future__ import annotations
 
@@ -44,17 +45,17 @@ from kubectl_runtime.runtime.observe.health import HealthServer
 log = guarded_logger(__name__)
 
 LOOK = 0.05
-"""Seconds between two looks of `wait_until_ready`."""
+"""Seconds between two checks of `wait_until_ready`."""
 
 
 class Candidacy:
-    """A manager's part in the election: it stands for election and reports the outcome. Thread-safe. The callbacks are
-    called in any thread: `lead` once when this process leads, `failed` if the lock fails before that, and `lost` if the
-    leadership is lost afterwards."""
+    """Stands for election on behalf of a manager and reports the outcome. Thread-safe. The callbacks may be called in
+    any thread: `lead` once when this process leads, `failed` if the lock fails before this process leads, and `lost` if
+    the leadership is lost afterwards."""
 
     def __init__(self, lock: LeaderLock | None, stop: StopToken, *, lead: Callable[[], None],
                  lost: Callable[[str], None], failed: Callable[[BaseException], None]) -> None:
-        """`stop` ends the wait for the leadership; `lost` is called with the reason."""
+        """When `stop` is set, the wait for the leadership ends. `lost` is called with the reason."""
         self._lock = lock
         self._stop = stop
         self._lead = lead
@@ -65,7 +66,7 @@ class Candidacy:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process holds the Lease; True without an election."""
+        """Whether this process leads; True without an election."""
         return self._lock is None or self._lock.is_leader
 
     @property
@@ -82,7 +83,8 @@ class Candidacy:
             self._thread.start()
 
     def end(self, still_working: set[str], time_left: float) -> None:
-        """Give the Lease back, if no work needs it any more. Blocks for about `time_left` seconds at most."""
+        """End the candidacy, and release the Lease if no work needs it any more. Blocks for about `time_left` seconds
+        at most."""
         if self._lock is None:
             return
         if still_working:
@@ -152,8 +154,8 @@ class RunningManager(Lifecycle):
         return "; ".join(reasons)
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
-        """Block until the manager is ready, at most `timeout` seconds of real time; a standby can be ready. Raises
-        SyncTimeoutError after that, with the reason; ControllerError when the manager ends before."""
+        """Block until the manager is ready; a standby can be ready. Raises SyncTimeoutError, with the reason, after
+        `timeout` seconds of real time, and ControllerError if the manager ends before it is ready."""
         pause = StopToken()  # never set
         until = None if timeout is None else SYSTEM_CLOCK.monotonic() + seconds(timeout)
         while reason := self.why_not_ready:
@@ -165,13 +167,14 @@ class RunningManager(Lifecycle):
 
     @property
     def why_not_serving(self) -> str:
-        """Why the manager itself is not ready: it starts or stops; otherwise empty. Does not block."""
+        """Why the manager itself is not ready, for example because it is starting or stopping; empty when it is ready.
+        Does not block."""
         if self.phase in (Phase.STANDING_BY, Phase.LEADING):
             return ""
         return f"the manager is {self.phase}" + (f": {self.reason}" if self.reason else "")
 
     def failing_checks(self) -> dict[str, str]:
-        """Each failing check and its reason. Blocks as the checks do."""
+        """The failing checks' names, each with the reason. Blocks as the checks do."""
         return self._checks.failing()
 
     @property
@@ -184,25 +187,25 @@ class RunningManager(Lifecycle):
 
     @property
     def is_leader(self) -> bool:
-        """Whether work that needs the leadership may run now; without an election, as long as the manager runs."""
+        """Whether work that needs the leadership may run now. Without an election it is True while the manager runs."""
         return self.phase is Phase.LEADING and self._candidacy.is_leader
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards that this replica works for now, counted from 0; none without a sharding."""
+        """The shards whose objects this replica reconciles now, counted from 0; empty without a sharding."""
         return self.part.shards
 
     @property
     def port(self) -> int | None:
-        """The port of `/healthz`, `/readyz` and `/metrics`, also where `serve` has port 0; None without a server."""
+        """The port of `/healthz`, `/readyz` and `/metrics`, also if `serve` asks for port 0; None without a server."""
         return None if self._own is None else self._own.port
 
     def launch(self, own: HealthServer | None, servers: Sequence[Server], members: Sequence[Member], *,
                foreground: bool) -> None:
-        """Start everything: `own`, the server of health and metrics, then `servers`, then the members. `foreground`:
-        the caller will wait in `serve`.
+        """Start `own`, the server for health and metrics, then `servers`, then the members. `foreground`: whether the
+        caller then waits in `serve`.
 
-        Blocks until the servers listen. Raises what a server raises, after the started servers have stopped.
+        Blocks until the servers listen. If a server raises, stops the servers started before and raises that error.
         """
         if foreground and threading.current_thread() is threading.main_thread():
             self._signals.install()
@@ -216,7 +219,7 @@ class RunningManager(Lifecycle):
 
     def _start(self, members: Sequence[Member]) -> None:
         for member in members:
-            if self._admitted(member):  # an earlier member may have failed already
+            if self._admitted(member):  # a member before it may already have failed and stopped the manager
                 self._begin(member)
         self._candidacy.start()
         self.part.start()
@@ -228,8 +231,8 @@ class RunningManager(Lifecycle):
         self._begin(member)
 
     def remove(self, member: Member, within: float) -> list[StillRunning]:
-        """Stop `member` alone; returns what still runs after `within` seconds. A call from one of the member's threads
-        only begins the stop."""
+        """Stop only `member`; returns the runs and threads that have not ended after `within` seconds. A call from one
+        of the member's threads only begins the stop."""
         with self._change:
             if member in self._members:
                 self._members.remove(member)
@@ -244,7 +247,7 @@ class RunningManager(Lifecycle):
             return admitted
 
     def _begin(self, member: Member) -> None:
-        # If a stop has begun, the member is stopped already and starts only to end.
+        # If a stop has begun, the member's stop has begun too, so the member ends right after its start.
         member.start()
         if self.phase is Phase.LEADING:
             member.elected()
@@ -267,8 +270,8 @@ class RunningManager(Lifecycle):
     def stop(self, timeout: Duration | None = None) -> list[StillRunning]:
         """Stop the manager; returns the threads that still run after `timeout` seconds (default: its `grace`).
 
-        Blocks until everything has ended or the time is over. Later calls return the same list. Called from a thread
-        that the stop waits for (a run, a runnable, a callback of the election, a check, a webhook), it only begins the
+        Blocks until every thread has ended or the time is over. Later calls return the same list. A call from a thread
+        that the stop waits for (a run, a runnable, a callback of the election, a check, a webhook) only begins the
         stop, since a thread cannot wait for itself. Does nothing in the child of a fork.
         """
         return self.still_running if self._stop(self._grace if timeout is None else seconds(timeout)) else []
@@ -279,7 +282,8 @@ class RunningManager(Lifecycle):
                                              self._servers.owns, *(member.owns for member in list(self._members))))
 
     def begin_stop(self, reason: str, grace: float) -> None:
-        """Begin to stop, within `grace` seconds. A later call may shorten the time, not lengthen it. Does not block."""
+        """Begin to stop; the stop may take `grace` seconds. A later call may shorten the time, not lengthen it. Does
+        not block."""
         super().begin_stop(reason, grace)
         self._stop_members()  # with the shorter time
 
@@ -311,7 +315,8 @@ class RunningManager(Lifecycle):
             log.error("%s also failed: %s", what, described(error))
 
     def _end_work(self) -> None:
-        # Other candidates wait for the Lease; a controller whose runs have ended does not need it any more.
+        # Release the Lease as early as possible, since other candidates wait for it: it is needed only until the runs
+        # have ended.
         needing = [member for member in list(self._members) if member.needs_leader]
         working = {member.name for member in needing if not member.finish_work(self._shutdown.time_left())}
         self._candidacy.end(working, self._shutdown.time_left())

@@ -1,6 +1,6 @@
-"""The servers of a manager, and the checks that a program adds to its readiness.
+"""A manager's servers, and the readiness checks that a program adds to the manager.
 
-Servers start before everything else and stop last, so that probes are answered while stores fill, while the process
+Servers start before all members and stop after them, so that probes are answered while stores fill, while the process
 stands by, and while it drains.
 """
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = guarded_logger(__name__)
 
 LEAST_SECONDS = 1.0
-"""Seconds that each server and Lease gets to stop at least, even if the grace period is used up."""
+"""The least seconds that each server gets to stop and the Lease to be released, even if the grace period is over."""
 
 
 class Server(Protocol):
@@ -35,15 +35,15 @@ class Server(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in logs and readiness checks."""
+        """The server's name in logs and readiness checks."""
 
     def start(self) -> None:
-        """Listen in threads of its own, log the address, and return. An exception (for example, the port is taken) ends
-        the manager's start."""
+        """Listen in threads of its own, log the address, and return. If it raises, for example because the port is
+        taken, the manager's start fails."""
 
     def stop(self, timeout: float) -> None:
-        """Stop listening; blocks until its threads have ended, for at most `timeout` seconds. An exception is logged.
-        The manager waits at most one second longer."""
+        """Stop listening, and block until the server's threads have ended, for at most `timeout` seconds. An exception
+        is logged. The manager waits for this call one second longer than `timeout` at most."""
 
 
 def expect_ready(servers: Iterable[Any]) -> None:
@@ -54,14 +54,14 @@ def expect_ready(servers: Iterable[Any]) -> None:
 
 
 class ServerGroup:
-    """Starts servers in order, and stops them in reverse order. For one thread at a time."""
+    """Starts servers in order, and stops them in reverse order. Only one thread at a time may use it."""
 
     def __init__(self, shutdown_log: ShutdownLog) -> None:
         self._started: list[Server] = []
         self._log = shutdown_log
 
     def start(self, servers: Iterable[Server]) -> None:
-        """Start each server. If a server raises, stop the servers before it and raise its error."""
+        """Start each server. If a server raises, stop the servers started before it and raise that error."""
         for server in servers:
             try:
                 server.start()
@@ -71,24 +71,25 @@ class ServerGroup:
             self._started.append(server)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to a server, as the server's own `owns` decides. Such a thread cannot wait for the
+        """Whether `thread` belongs to a server, by the server's own `owns`. Such a thread must not wait for the
         server's end."""
         found = [getattr(server, "owns", None) for server in list(self._started)]
         return any(owns(thread) for owns in found if owns is not None)
 
     def stop(self, time_left: Callable[[], float]) -> None:
-        """Stop each server within the time that is left, but at least `LEAST_SECONDS` seconds."""
+        """Stop each server within the time that is left; each server gets at least `LEAST_SECONDS` seconds."""
         while self._started:
             server = self._started[-1]
             timeout = max(LEAST_SECONDS, time_left())
-            # The server may be user code; only this thread bounds its time.
+            # The server may be user code that ignores `timeout`, so it is stopped in a thread that is joined with a
+            # timeout.
             thread = Thread(target=partial(self._stop, server, timeout), name=f"end of {server.name}", daemon=True)
             try:
                 thread.start()
                 thread.join(timeout + LEAST_SECONDS)
-            except RuntimeError:  # the interpreter ends, or there are no more threads
+            except RuntimeError:  # no thread can be started, for example at the end of the interpreter
                 self._stop(server, timeout)
-            self._started.pop()  # not earlier: `owns` must know its threads until here
+            self._started.pop()  # only now, since `owns` must know the server's threads until here
             if thread.is_alive():
                 log.error("manager: %s does not stop; its stack:\n%s", server.name, stack_of(thread.ident))
 
@@ -103,9 +104,10 @@ class ServerGroup:
 def server_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, Check]],
                why_not_alive: Callable[[], str], metrics: Scraped | None, debug: DebugPage | None,
                debugged: Debugged, routes: Mapping[str, WSGIApplication], client: Client) -> HealthServer:
-    """The server of `Manager(serve=...)`: `/healthz`, `/readyz`, `/metrics` with `metrics`, `/debug` as `debug` says,
-    and the program's own `routes`. `ready_checks` returns the current checks of `/readyz`; `why_not_alive` returns what
-    only a restart of the process can repair; neither blocks.
+    """Return the server of `Manager(serve=...)`. It serves `/healthz`, `/readyz`, `/metrics` if `metrics` is not None,
+    `/debug` if `debug` is not None, and the program's own `routes`. `ready_checks` returns the current checks of
+    `/readyz`. `why_not_alive` returns the failure that only a restart of the process can repair. Neither function
+    blocks.
 
     The manager calls this function once, before it starts the server. Only this module knows both the manager and its
     server.
@@ -118,8 +120,8 @@ def server_for(address: ListenAddress, ready_checks: Callable[[], Mapping[str, C
 
 
 def metrics_of(client: Client) -> Scraped:
-    """The Metrics that observe a client; if there are none, the shared Metrics, which then observe it."""
-    from kubectl_runtime.runtime.observe.metrics import (  # needs prometheus-client, only when metrics are served
+    """Return the Metrics that observe a client. If no Metrics observe it, let `Metrics.shared()` observe it."""
+    from kubectl_runtime.runtime.observe.metrics import (  # needs prometheus-client, so it is imported late
         Metrics,
         own_registry,
     )
@@ -127,7 +129,7 @@ def metrics_of(client: Client) -> Scraped:
     for part in parts_of(client.observer):
         if isinstance(part, Metrics):
             return part
-    # the times of a simulated clock must not mix with those of other clients
+    # a simulated clock needs Metrics of its own, so that its times do not mix with real times
     made = Metrics.shared() if client.clock is SYSTEM_CLOCK else Metrics(own_registry(), clock=client.clock)
     observe_too(client.observer, made)
     return made
@@ -138,21 +140,21 @@ CONTROLLER = "controller "
 STORE = "store "
 SERVERS = "servers"
 ELECTION, SHARDING = "election", "sharding"
-"""The names of the manager's own checks, or their prefixes."""
+"""The names, or prefixes of names, of the manager's own checks."""
 
 
 class Checks:
-    """The checks that a program added, by name. Safe to use from any thread."""
+    """The checks that a program added, by name. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._checks: dict[str, TimedCheck] = {}
         self._asking: list[threading.Thread] = []
-        """The threads that are in a check now."""
+        """The threads that are running a check now."""
 
     def add(self, name: str, check: Callable[[], object], timeout: Duration = TIMEOUT) -> None:
-        """Add a check. Raises RequestError when the name is taken, belongs to the manager, or cannot be the last part
-        of a path, and for a timeout of 0 seconds or less."""
+        """Add a check. Raises RequestError if the name is taken, is reserved for the manager's own checks, or cannot be
+        the last part of a path, and for a timeout of 0 seconds or less."""
         check_callback(f"the check {name}", check)
         if not name or "/" in name:
             raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
@@ -165,7 +167,7 @@ class Checks:
             self._checks = {**self._checks, name: TimedCheck(name, partial(self._ask, check), timeout)}
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` is in one of these checks. Takes no lock."""
+        """Whether `thread` is running one of these checks. Takes no lock."""
         return thread in self._asking
 
     def _ask(self, check: Callable[[], object]) -> object:
@@ -177,9 +179,9 @@ class Checks:
             self._asking.remove(thread)
 
     def all(self) -> dict[str, TimedCheck]:
-        """The added checks by name, in order."""
+        """The added checks by name, in the order of `add`."""
         return dict(self._checks)
 
     def failing(self) -> dict[str, str]:
-        """Name and reason of each failing check, in the order of `add`. Blocks as the checks do."""
+        """The failing checks' names, each with the reason, in the order of `add`. Blocks as the checks do."""
         return {name: reason for name, reason in answers(self._checks).items() if reason}

@@ -1,41 +1,42 @@
-"""`step`: which shards a replica takes, keeps and gives up; a pure function of its state, the input and the time.
+"""`step`: a pure function that decides which shards a replica takes, keeps and gives up.
 
-`lease_machine` handles each single Lease: the replica's own and those of the shards. This module decides when to stand
-for a shard and when to give it up. A shard, for one replica:
+`lease_machine` handles each single Lease: the replica's own Lease and the shards' Leases. This module decides when to
+ask for a shard's Lease and when to give the shard up. A shard, as one replica sees it:
 
-    shard      what happened                                            -> shard
-    away       free, room in the quota, no run of it is left here, and  asking     Get, then write: ours
-               "may take" (below)
-    asking     written                                                  at work    runs begin, of all its objects
-    asking     another's, conflict, failed                              away       until its time has come again
-    at work    more than the quota, or this replica quits               draining   no new runs
-    at work,   not renewed before the deadline, or another holds it     away       runs are stopped; writes are refused
+    shard      event                                                    -> shard
+    away       the Lease is free, the quota has room, no run for the    asking     read the Lease, then write ourselves
+               shard is left here, and the replica "may take" (below)              as its holder
+    asking     written                                                  at work    runs begin for all its objects
+    asking     another holder, conflict, failed                         away       ask again after `retry`, or at expiry
+    at work    more shards than the quota, or this replica quits        draining   no new runs begin
+    at work,   not renewed before the deadline, or another holder       away       runs are stopped; writes are refused
     draining
-    draining   room in the quota again                                  at work    runs begin, of all its objects
-    draining   no run of it is left                                     releasing  given back
-    draining   `grace` has passed since it began to drain               away       runs are stopped, writes are
+    draining   the quota has room again                                 at work    runs begin for all its objects
+    draining   no run for the shard is left                             releasing  release the Lease
+    draining   `grace` has passed since draining began                  away       runs are stopped; writes are
                                                                                    refused; the Lease expires by itself
-    releasing  released, or not in time                                 away
+    releasing  the Lease is released, or the time for it has passed     away
 
 The replica itself:
 
-    waiting       Join   -> taking part   keeps its own Lease; while that is valid, lists all every `retry` seconds
-    any           Quit   -> quitting      deletes its own Lease at once, so that the others have room; quota 0
-    quitting      all shards are away, its own Lease is gone, or the time for that is over   -> gone
+    waiting       Join   -> taking part   renews its own Lease; lists all Leases every `retry` seconds while it is valid
+    any           Quit   -> quitting      deletes its own Lease at once, so that the others' quotas grow; its quota is 0
+    quitting      all shards are away and its own Lease is deleted, or the time is over   -> gone
 
-*May take* means: this replica takes part, its own Lease is valid, and a list that began after its own Lease was written
-has returned no replica with another division. Of two replicas with different divisions, the later sees the earlier, so
-they never work at the same time. Within one division the shard's Lease alone ensures that only one replica works for a
-shard, whatever the lists have shown. Where objects are divided by ranges (by namespace or uid), the list must have
-begun `retry` after the own Lease was written, so that replicas that start together see each other first.
+A *division* is the number of shards and the `by` of a replica's Sharding. A replica *may take* a shard if it takes
+part, its own Lease is valid, and a list that began after its own Lease was written has returned no replica with another
+division. Of two replicas with different divisions, the replica that starts later finds the other's Lease in its list,
+so the two never reconcile at the same time. Within one division the shard's Lease alone ensures that only one replica
+reconciles the shard's objects. If objects are divided by ranges (by namespace or uid), the list must have begun at
+least `retry` after the replica's own Lease was written, so that replicas that start together see each other first.
 
-A dead replica is noticed within `lease + retry`, through its own Lease and those of its shards. The quotas of all
-replicas add up to all shards, so each shard has a holder within `lease + retry` after a replica died, and within
-`retry` after a replica gave it up.
+The other replicas notice a dead replica within `lease + retry`, when its own Lease and its shards' Leases have expired.
+The quotas of all replicas add up to the number of shards, so each shard has a holder within `lease + retry` after a
+replica died, and within `retry` after a replica gave the shard up.
 
-*Expected* shards are those whose Leases have not been renewed for `renew_deadline`: the holder cannot write any more,
-and is probably dead. Where objects are divided by ranges, the replica that will take such a shard lists its objects
-before the Lease expires. All replicas compute the same assignment.
+A shard is *expected* if its Lease has not been renewed for `renew_deadline`: its holder cannot write any more, and is
+probably dead. If objects are divided by ranges, the replica that will take an expected shard lists the shard's objects
+before the Lease expires. All replicas compute the same assignment of expected shards.
 """
 from __future__ import annotations
 
@@ -82,23 +83,25 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShardRules:
-    """The constants of a replica. `lease`: the Leases' times and this replica's identity; `own_name`: the name of its
-    own Lease; `shards`: the number of shards; `grace`: seconds for runs to end when a shard is given up."""
+    """A replica's constants. `lease`: the Leases' times and this replica's identity; `own_name`: the name of the
+    replica's own Lease; `shards`: the number of shards; `grace`: seconds that runs get to end when a shard is given
+    up."""
 
     lease: Rules
     own_name: str
     shards: int
     grace: float
     order: tuple[int, ...]
-    """The order in which the replica stands for shards. It differs between replicas, so that they seldom collide."""
+    """The order in which the replica asks for shards. It differs between replicas, so that two replicas seldom ask for
+    the same shard."""
     by: str = "name"
-    """The property that decides in which shard an object is."""
+    """The property of an object that decides its shard: name, namespace or uid."""
 
     @property
     def company(self) -> float:
-        """Seconds that a replica waits for others to appear before it takes its first shard. Where objects are divided
-        by ranges, each shard that moves costs a list, so the first of several starting replicas should not take all
-        shards."""
+        """Seconds that a replica waits for other replicas to appear before it takes its first shard. If objects are
+        divided by ranges, each shard that moves costs a LIST request, so the first of several starting replicas should
+        not take all shards."""
         return 0.0 if self.by == "name" else float(self.lease.retry)
 
     @property
@@ -125,29 +128,30 @@ class ShardState:
     own: LeaseState = field(default_factory=LeaseState)
     phase: Phase = Phase.WAITING
     draining: Mapping[int, float] = field(default_factory=dict)
-    """The draining shards, and the latest time at which each is given up."""
+    """The draining shards, each with the latest time at which it is given up."""
     counted_since: float = inf
-    """Since when our own Lease has been valid."""
+    """The time since which the replica's own Lease has been valid; `inf` if it is not."""
     listed: float = -inf
-    """When the last successful list began."""
+    """The time at which the last successful list began."""
     list_asked: float | None = None
-    """When the pending list began."""
+    """The time at which the pending list began; None without a pending list."""
     list_at: float = -inf
-    """When the next list is due."""
+    """The time at which the next list is due."""
     delete: Mapping[str, str | None] = field(default_factory=dict)
-    """Leases to delete, with their versions. The deletion of those in `deleting` has been requested."""
+    """The Leases to delete, by name, with their resourceVersions. A Lease moves to `deleting` when its deletion is
+    requested."""
     deleting: frozenset[str] = frozenset()
     gone_by: float = inf
-    """When this replica leaves, even if it still has shards."""
+    """The time at which this replica leaves, even if it still holds shards."""
 
     @classmethod
     def first(cls, rules: ShardRules) -> ShardState:
-        """The state before anything has happened."""
+        """The state of a replica before its first step."""
         replicas = Replicas(rules.lease.identity, rules.shards, rules.lease.lease, by=rules.by)
         return cls(replicas, (LeaseState(),) * rules.shards)
 
     def works(self, shard: int, at: float) -> bool:
-        """Whether runs for objects of `shard` may begin at that moment."""
+        """Whether runs for objects of `shard` may begin at the time `at`."""
         return shard not in self.draining and self.shards[shard].leads_at(at)
 
     def writes_until(self, shard: int) -> float | None:
@@ -171,13 +175,13 @@ class ShardState:
         return self.replicas.quota if self.phase is Phase.TAKING_PART else 0
 
     def may_take(self, at: float) -> bool:
-        """Whether this replica may take further shards at that moment."""
+        """Whether this replica may take further shards at the time `at`."""
         return (self.phase is Phase.TAKING_PART and self.own.leads_at(at) and self.listed >= self.counted_since
                 and not self.replicas.other_divisions)
 
     def expected(self, rules: ShardRules) -> frozenset[int]:
-        """The shards that this replica will probably take when their Leases expire: its part of the shards whose Leases
-        a list has shown unchanged for `renew_deadline`."""
+        """The shards that this replica will probably take when their Leases expire: its share of the shards whose
+        Leases have not changed for `renew_deadline`, as of the last list."""
         if rules.by == "name" or self.phase is not Phase.TAKING_PART or self.replicas.other_divisions:
             return frozenset()
         unrenewed_since = self.listed - rules.lease.renew_deadline
@@ -188,30 +192,30 @@ class ShardState:
                 stale[n] = holder
             else:
                 held[holder] += 1
-        # All Leases of a dead replica were renewed for the last time within `retry`.
+        # A dead replica's last renewals of all its Leases were at most `retry` apart.
         living = self.replicas.without(stale.values(), unless_seen_since=unrenewed_since + rules.lease.retry)
         takers = [member for member in living.members for _ in range(living.quota_of(member) - held[member])]
         return frozenset(n for n, member in zip(stale, takers, strict=False) if member == own)
 
     @property
     def asking(self) -> int:
-        """The number of shards with a pending attempt."""
+        """The number of shards that this replica is asking for."""
         return sum(lease.phase is LeasePhase.STANDBY and lease.asked_at is not None for lease in self.shards)
 
     @property
     def room(self) -> int:
-        """The number of further shards that may be attempted."""
+        """The number of further shards that this replica may ask for."""
         return self.quota - len(self.at_work) - self.asking
 
 
 Busy = Sequence[int]
-"""The number of runs in progress for each shard in this process."""
+"""This process's number of runs in progress, for each shard."""
 
 
 def step(rules: ShardRules, state: ShardState, happened: Input, now: Now, busy: Busy
          ) -> tuple[ShardState, Action]:
-    """The next state and the action. A request in the action counts as begun `now`; only a Tick or an answer leads to a
-    request. Pure."""
+    """Return the next state and the action. A request in the action counts as begun at `now`. Only a Tick or an answer
+    causes a request. Pure."""
     follows: Action = Wait(now.at)
     match happened:
         case Answered(which, answer):
@@ -248,7 +252,8 @@ def _with(state: ShardState, which: int, lease: LeaseState) -> ShardState:
 
 
 def _noted(rules: ShardRules, state: ShardState, happened: Listed, now: Now) -> ShardState:
-    """Apply a list. For a shard with a request since the list began, the request's outcome wins."""
+    """Return the state after a list. If a request for a shard was made since the list began, the request's outcome is
+    kept."""
     began = state.list_asked
     assert began is not None, "nothing was listed"
     records = {sight.shard: sight.record for sight in happened.leases
@@ -271,7 +276,7 @@ def _quitting(rules: ShardRules, state: ShardState, gone_by: float) -> ShardStat
 
 
 def _settled(rules: ShardRules, state: ShardState, now: Now, busy: Busy) -> ShardState:
-    """Apply everything that follows from the time and the quota, without any request."""
+    """Return the state after all changes that follow from the time and the quota, without a request."""
     state = _own_settled(rules, state, now)
     state = _shards_settled(rules, state, now)
     held = state.held
@@ -317,7 +322,7 @@ def _own_settled(rules: ShardRules, state: ShardState, now: Now) -> ShardState:
 
 
 def _shards_settled(rules: ShardRules, state: ShardState, now: Now) -> ShardState:
-    """Stand again for Leases that were lost or given up, when their turn comes."""
+    """Return the state in which the replica may ask again for Leases that it lost or gave up."""
     for n, lease in enumerate(state.shards):
         if lease.phase is LeasePhase.STANDBY:
             continue
@@ -338,7 +343,7 @@ def _has_left(state: ShardState) -> bool:
 
 
 def _next_end(state: ShardState) -> float:
-    """When time alone changes the state."""
+    """The next time at which the state changes without a request."""
     if state.phase is Phase.GONE:
         return inf
     ends = [lease.deadline for lease in (*state.shards, state.own)

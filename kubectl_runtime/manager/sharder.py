@@ -1,35 +1,37 @@
-"""`Sharder`: one replica's part in a sharding, with threads of its own.
+"""`Sharder`: takes part in a sharding for one replica, with threads of its own.
 
-    thread                 does                                                     ends
-    "sharding NAME 1" ...  make the requests of `shard_machine`                     when the replica has left
-    "sharding NAME"        notices deadlines, also while requests hang; notifies    likewise
+    thread                 task                                                     ends
+    "sharding NAME 1" ...  makes the requests of `shard_machine`                    when the replica has left
+    "sharding NAME"        notices deadlines, also while requests hang; notifies    when the replica has left
                            the controllers of gained and lost shards
 
-A controller receives the changes in order, from one thread. The current state decides whether a run may begin.
+Controllers are notified of changes in order, by one thread. Whether a run may begin is decided by the current state,
+even before the controller is notified.
 
-`ShardLeases` carries out the requests of the shard machine on these Leases, which have the label
+`ShardLeases` carries out the requests of the shard machine on these Leases. All of them have the label
 sharding.kubectl-runtime.dev/name: my-operator
 
-    my-operator-3-of-16             one for each shard, held by the replica that works for it
-    my-operator-3-of-16-by-uid      likewise, where objects are divided by uid; `-by-namespace` by namespace
-    my-operator-replica-<mark>      one for each replica, labelled with its division
+    my-operator-3-of-16             one for each shard, held by the replica that reconciles the shard's objects
+    my-operator-3-of-16-by-uid      the same if objects are divided by uid; `-by-namespace` if by namespace
+    my-operator-replica-<hash>      one for each replica, labelled with its number of shards and `by`
 
-One LIST request returns all replicas and free shards. The list is consistent (no resourceVersion), so that replicas
-with different numbers of shards never work at the same time.
+One LIST request returns the Leases of all replicas and shards. The list is consistent (no resourceVersion), so that
+replicas with different numbers of shards never reconcile at the same time.
 
-The fence of `Sharder.guard` is that of an election (`only_while_leading`), applied to the shard of the writing run:
+`Sharder.guard` uses the same fence as an election (`only_while_leading`), applied to the shard of the run that writes:
 
 - A write by a run is sent if this replica holds the shard of the run's object and the write begins before the deadline
   of the shard's Lease. Otherwise the write raises NotLeaderError, and nothing is sent. Once the shard is lost, all
   later writes of the run are refused: this replica does not take the shard again while the run lasts.
-- Any other write is sent while this replica's own Lease is valid, or while the replica quits. This includes writes in
-  threads that a reconciler started itself, since their object is not known. A thread with a copy of the run's context
-  (`contextvars.copy_context`, `asyncio.to_thread`) counts as the run while the run lasts.
-- A read is sent.
+- A write outside of a run is sent while this replica's own Lease is valid, and after the replica has begun to quit.
+  Threads that a reconciler started count as outside of the run, since the run's object is not known there. A thread
+  with a copy of the run's context (`contextvars.copy_context`, `asyncio.to_thread`) counts as part of the run while the
+  run lasts.
+- A read is always sent.
 
-A write by a run is also refused through the client that the program passed, not only through `ctx.client`. As in an
-election, the shard can still be lost between the check and the arrival of the write at the server. In that case a
-resourceVersion in the write protects the object; a blind write (apply, merge patch, delete without preconditions) is
+A run's write is refused through `ctx.client` and also through the client that the program passed to the Manager. As in
+an election, the shard can still be lost between the check and the arrival of the write at the server. In that case a
+resourceVersion in the write protects the object. A blind write (apply, merge patch, delete without preconditions) is
 not protected.
 """
 from __future__ import annotations
@@ -85,10 +87,11 @@ from kubectl_runtime.runtime.triggers.triggers import ReconcileRequest
 NAME = "sharding.kubectl-runtime.dev/name"
 SHARDS = "sharding.kubectl-runtime.dev/shards"
 BY = "sharding.kubectl-runtime.dev/by"
-"""Only informative: the value of the label SHARDS also depends on `by`."""
+"""The label is only informative, since the value of the label SHARDS also depends on `by`."""
 NUMBERED_FROM = {"name": 0, "namespace": 1000, "uid": 2000}
-"""What is added to the number of shards in the label SHARDS. A replica of a version that divides only by name reads a
-different number, and so does not work at the same time as replicas that divide differently."""
+"""The number that is added to the number of shards in the label SHARDS. A replica with an older version of this
+library, which divides only by name, therefore reads a different number of shards, and does not reconcile at the same
+time."""
 SHARD = "sharding.kubectl-runtime.dev/shard"
 """A label that only the Leases of shards have."""
 
@@ -97,12 +100,12 @@ class ShardLeases:
     """Reads and writes the Leases of a group, with one request per Lease at a time. Thread-safe; raises nothing."""
 
     def __init__(self, client: Client, sharding: Sharding, namespace: str, own_name: str) -> None:
-        """Nothing is sent yet."""
+        """Sends no request. `own_name`: the name of the replica's own Lease."""
         self._api = Api.namespaced(client, Lease, namespace)
         whose, repeated_within = f"sharding {namespace}/{sharding.name}", seconds(sharding.renew_deadline)
         self.trouble = Trouble(whose, client.clock, repeated_within)
         self._deletions = Trouble(whose, client.clock, repeated_within)
-        """For deletions, on which no work depends."""
+        """Records failed deletions separately, since a failed deletion does not keep the replica from taking part."""
         labels = {NAME: sharding.name, SHARDS: str(NUMBERED_FROM[sharding.by] + sharding.shards), BY: sharding.by}
         self._params = ListParams(label_selector={NAME: sharding.name})
         self._stores = {n: LeaseStore(client, sharding.election(n).name, namespace, self.trouble,
@@ -136,8 +139,8 @@ class ShardLeases:
         return Listed(sights)
 
     def delete(self, name: str, version: str | None, timeout: float) -> Deleted:
-        """Delete a Lease, unless it has changed or is gone. A failure is only reported, since a leftover Lease no
-        longer counts once it has expired."""
+        """Delete a Lease, unless it has changed or is gone. A failure is only logged, since a leftover Lease no longer
+        counts once it has expired."""
         guard = None if version is None else Preconditions(resource_version=version)
         try:
             self._api.delete(name, DeleteParams(preconditions=guard), timeout=timeout)
@@ -148,7 +151,7 @@ class ShardLeases:
 
 
 def _sight(lease: Lease) -> Sight | None:
-    """Read a listed Lease. Returns None if it has the label but is not a Lease of a sharding."""
+    """Read a listed Lease. Returns None if the Lease has the label but was not written by a replica."""
     try:
         shard, number = lease.labels.get(SHARD), int(lease.labels.get(SHARDS, ""))
         by = next((by for by, start in NUMBERED_FROM.items() if start < number <= start + MOST_SHARDS), "")
@@ -161,10 +164,12 @@ def _sight(lease: Lease) -> Sight | None:
 log = guarded_logger(__name__)
 
 REQUESTS = 4
-"""The number of concurrent requests, so that a hanging request does not cost the other shards."""
+"""The number of concurrent requests. There are several, so that a hanging request does not keep other Leases from being
+renewed."""
 
 TOGETHER = 0.5
-"""Seconds for which gained shards are collected, since listeners go through all objects for each notification."""
+"""Seconds for which gained shards are collected into one notification, since a listener goes through all objects for
+each notification."""
 _JOIN_SECONDS = 2.0
 
 
@@ -173,8 +178,8 @@ class Sharder:
 
     def __init__(self, client: Client, sharding: Sharding, *, grace: float,
                  failed: Callable[[BaseException], None], rng: random.Random | None = None) -> None:
-        """Makes no request before `join`. `grace`: seconds for runs when a shard is given up. `failed` is called with
-        the exception of a bug, which ends this replica's part; it must not block."""
+        """Makes no request before `join`. `grace`: seconds that runs get to end when a shard is given up. If a bug ends
+        this replica's participation, `failed` is called with the exception; `failed` must not block."""
         self.sharding = sharding
         self.namespace = sharding.namespace or client.default_namespace
         self._client, self._clock, self._observer = client, client.clock, client.observer
@@ -182,17 +187,18 @@ class Sharder:
         self._begin_as_another()
         self._fence = only_while_leading(self._may_write_until, self._why_not, client.clock)
         self._view: tuple[frozenset[int], float] = frozenset(), inf
-        """The shards at work, and the earliest deadline of their Leases; each trigger reads this."""
+        """The shards at work, and the earliest deadline of their Leases. Every trigger reads this value, so it is
+        computed in advance."""
         self._busy = [0] * sharding.shards
         self._lost = [StopToken(clock=self._clock) for _ in range(sharding.shards)]
         self._terms = [0] * sharding.shards
-        """How often work for each shard has begun in this process."""
+        """By shard, how many times the shard has entered the state "at work" in this process."""
         self._holds = [0] * sharding.shards
-        """How often this replica has acquired the Lease of each shard."""
+        """By shard, how many times this replica has acquired the shard's Lease."""
         self._told: dict[int, int] = {}
-        """The shards known to the listeners, each with its term."""
+        """The shards at work known to the listeners, each with its number in `_terms`."""
         self._told_held: dict[int, int] = {}
-        """The same for the shards that this replica holds, draining shards included."""
+        """The held shards known to the listeners, draining shards included, each with its number in `_holds`."""
         self._told_expected = InShards(frozenset(), sharding.shards)
         self._listeners: dict[object, PartitionListener] = {}
         self._fresh: set[object] = set()
@@ -204,7 +210,7 @@ class Sharder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork, become another replica: the shards of this one belong to the parent."""
+        """In the child of a fork, become another replica, since the shards held so far belong to the parent."""
         self._changed, self._view = threading.Condition(), (frozenset(), inf)
         self._begin_as_another()
 
@@ -228,14 +234,15 @@ class Sharder:
 
     @property
     def shards(self) -> frozenset[int]:
-        """The shards that this replica works for now."""
+        """The shards whose objects this replica reconciles now."""
         at = self._clock.boottime()
         shards, until = self._view
         return shards if at < until else frozenset(n for n in shards if self._state.works(n, at))
 
     @property
     def replicas(self) -> dict[str, list[int]]:
-        """The replicas by identity, and the shards that each holds by the Leases seen so far. Does not block."""
+        """The shards that each replica holds, by the replica's identity, according to the Leases seen so far. Does not
+        block."""
         state, at = self._state, self._clock.boottime()
         found: dict[str, list[int]] = {member: [] for member in state.replicas.members}
         for n, lease in enumerate(state.shards):
@@ -247,8 +254,8 @@ class Sharder:
 
     @property
     def trouble(self) -> str:
-        """Why this replica cannot take part: its requests for Leases fail. Empty while they succeed, and once it has
-        left. Does not block."""
+        """Why this replica cannot take part: the failing request for a Lease. Empty while requests succeed, and once
+        the replica has left. Does not block."""
         return "" if self.has_left else self._leases.trouble.reason
 
     def owned(self, requests: list[ReconcileRequest]) -> list[ReconcileRequest]:
@@ -273,7 +280,7 @@ class Sharder:
             return self._lost[shard]
 
     def end_in(self, shard: int) -> None:
-        """End the run, like `Partition.end`."""
+        """End a run for an object of `shard`, like `Partition.end`."""
         with self._changed:
             self._busy[shard] -= 1
             if not self._busy[shard] and shard not in self._state.at_work:
@@ -281,8 +288,8 @@ class Sharder:
                 self._changed.notify_all()
 
     def listen(self, listener: PartitionListener) -> Callable[[], None]:
-        """Like `Partition.listen`. With `by="name"`, a new listener learns the state from the first list. Otherwise it
-        is notified of the shards that are already at work."""
+        """Like `Partition.listen`. With `by="name"`, a new listener is not notified of the shards that are already at
+        work, since its first list covers them. With any other `by`, it is notified."""
         key = object()
         with self._changed:
             self._listeners[key] = listener
@@ -298,11 +305,11 @@ class Sharder:
         return forget
 
     def guard(self, client: Client) -> Client:
-        """Return a client whose writes are refused as the module describes."""
+        """Return a copy of `client` that refuses writes as the module's docstring describes."""
         return client.with_layer(self._fence)
 
     def _shard_of_run(self) -> int | None:
-        """The shard of the run of this thread; None outside of this sharder's runs."""
+        """The shard of the run in which this thread is; None outside of runs that this sharder allowed."""
         scope = current_scope()
         if scope is None or scope.run is None or self._fence not in scope.fences:
             return None
@@ -325,7 +332,7 @@ class Sharder:
     # Lifecycle
 
     def join(self) -> None:
-        """Take part, in threads of its own. Does not block."""
+        """Join the group and start the threads. Does not block."""
         self._client.grow(REQUESTS)
         name = self.sharding.name
         bodies = {f"sharding {name}": self._keep_telling,
@@ -344,15 +351,15 @@ class Sharder:
             thread.start()
 
     def quit(self, within: float) -> None:
-        """Give up all shards, each when its runs have ended, within `within` seconds. Does not block. A later call can
-        only shorten the time."""
+        """Begin to give up all shards, each as soon as its runs have ended, at the latest after `within` seconds. Does
+        not block. A later call can only shorten the time."""
         self.step(Quit(within))
 
     def close(self, timeout: float) -> None:
-        """Quit within `timeout` seconds. Blocks for at most that time, and a moment for the threads."""
+        """Quit and block until this replica has left, for at most `timeout` seconds and a moment for the threads."""
         timeout = 0.0 if self._client.is_closed else timeout  # a closed client cannot release anything
         self.quit(timeout)
-        patience = time.monotonic() + timeout + _JOIN_SECONDS  # real time: these are threads of the operating system
+        patience = time.monotonic() + timeout + _JOIN_SECONDS  # real time, as join uses
         for thread in self._threads:
             if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(max(0.0, patience - time.monotonic()))
@@ -390,12 +397,12 @@ class Sharder:
         return action
 
     def perform(self, action: Action) -> Input:
-        """Make the requested call and return its outcome. Blocks as requests do."""
+        """Make the requested call and return its outcome. Blocks for the request."""
         which = action.which if isinstance(action, Ask) else None
         return self._leases.perform(action, self._request_timeout(which))
 
     def tell(self) -> None:
-        """Notify the listeners of shards gained and lost since the last notification. For one thread."""
+        """Notify the listeners of shards gained and lost since the last notification. Only one thread may call it."""
         with self._changed:
             state = self._state
             now = {n: self._terms[n] for n in state.at_work}
@@ -432,7 +439,7 @@ class Sharder:
                 listener.expected(expected)
 
     def _what_follows(self, before: ShardState, state: ShardState) -> list[Callable[[], object]]:
-        """The calls to make without the lock."""
+        """Update what depends on the state, and return the calls that must be made without the lock."""
         follows: list[Callable[[], object]] = []
         self._view = state.at_work, min((state.shards[n].deadline for n in state.at_work), default=inf)
         for n in state.at_work - before.at_work:
@@ -465,7 +472,7 @@ class Sharder:
     def _guarded(self, body: Callable[[], None]) -> None:
         try:
             body()
-        except BaseException as error:  # a defect: the replica must not stay half alive
+        except BaseException as error:  # a bug: end all of the replica's participation, not only this thread
             log.critical("sharding %s failed; this replica no longer takes part", self.sharding.name, exc_info=error)
             with self._changed:
                 before, self._state = self._state, replace(ShardState.first(self._rules), phase=Phase.GONE)
@@ -504,12 +511,13 @@ class Sharder:
 
     @property
     def _has_lost(self) -> bool:
-        """Whether a lost shard is still to be reported to the listeners. A loss is urgent, a gain is not."""
+        """Whether a lost shard has not been reported to the listeners yet. A loss must be reported at once, a gain can
+        wait."""
         return not (self._told.keys() <= self._state.at_work and self._told_held.keys() <= self._state.held)
 
     def _pause(self, until: float, seen: int) -> None:
-        """Wait until that time, or until a change since `seen`; for `retry` seconds at most, since the wait does not
-        count time for which the machine is suspended."""
+        """Wait until the time `until`, or until `_changes` differs from `seen`. Wait at most `retry` seconds, since the
+        wait does not count time for which the machine is suspended."""
         with self._changed:
             left = min(until - self._clock.boottime(), self._rules.lease.retry)
             if left > 0 and self._changes == seen and not self.has_left:

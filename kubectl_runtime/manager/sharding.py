@@ -1,21 +1,21 @@
-"""`Sharding`: how several replicas share the objects of their controllers; `shard_of`: the shard of an object.
+"""`Sharding`: how several replicas share their controllers' objects. `shard_of` returns an object's shard.
 
-Objects are divided into a fixed number of shards. Each shard has a Lease, and its holder works for the objects of the
-shard. The number of shards is independent of the number of replicas: replicas come and go, and whole shards move.
+Objects are divided into a fixed number of shards. Each shard has a Lease, and the Lease's holder reconciles the shard's
+objects. The number of shards is independent of the number of replicas: replicas come and go, and whole shards move.
 
-    by          an object's shard                            what a replica watches and stores
-    name        a rendezvous hash of namespace and name      everything
-    namespace   the range in which the hash of its           the objects of its shards, of the kinds that a controller
-                namespace is                                 reconciles and owns
-    uid         the range in which the hash of its uid is    the objects of its shards, of the kind that a controller
-                                                             reconciles
+    by          the shard is decided by                      a replica watches and stores
+    name        a rendezvous hash of namespace and name      all objects
+    namespace   the range that contains the hash of the      of the kinds that a controller reconciles and owns: the
+                namespace                                    objects of its shards; of other kinds: all objects
+    uid         the range that contains the hash of the uid  of the kind that a controller reconciles: the objects of
+                                                             its shards; of other kinds: all objects
 
-`Replicas` counts the replicas; the count decides how many shards each takes. To be counted, each replica keeps a
-labelled Lease of its own. The shards' Leases would not do, since they do not name a replica without shards. Nor would a
-Deployment's `replicas`: it counts Pods that do not exist or cannot work, and reading it needs permissions and names
-that a program outside of the cluster lacks. A Lease counts until it has been seen unchanged for its own duration, so a
-dead replica and its shards expire at the same time. This is evaluated only when a list arrives, so an unreachable API
-server makes no replica count as dead.
+`Replicas` counts the replicas; the number decides how many shards each replica takes. To be counted, each replica
+renews a labelled Lease of its own. The shards' Leases cannot be used for the count, since they do not name a replica
+without shards. A Deployment's `replicas` cannot be used either: it includes Pods that do not exist or do not run, and
+reading it needs permissions and names that a program outside of the cluster lacks. A replica's Lease counts until it
+has not changed for the duration written in it, so a dead replica's own Lease and its shards' Leases expire at the same
+time. Expiry is evaluated only when a list arrives, so while the API server is unreachable no replica counts as dead.
 
 The remaining classes are the inputs and actions in the table of `shard_machine`.
 """
@@ -45,25 +45,27 @@ _WORD = 4
 
 @dataclass(frozen=True)
 class Sharding:
-    """Divides the work among replicas: `Sharding("my-operator", shards=16)`. Durations are seconds or `timedelta`.
+    """Divides the controllers' objects among replicas: `Sharding("my-operator", shards=16)`. Durations are seconds or
+    `timedelta`.
 
-    All replicas of a group have the same `name` and `namespace` (default: the client's own, which in a cluster is the
-    Pod's). `shards` is the number of parts; if it is several times the number of replicas, each replica gets about the
-    same share. To change the number, start replicas with the new number beside the old replicas: the new replicas take
-    nothing until the last old replica has ended. Each shard has a Lease with the times `lease`, `renew_deadline` and
-    `retry` and the `identity` of a `LeaderElection`.
+    All replicas of a group must have the same `name` and `namespace` (default: the client's, in a cluster the Pod's).
+    `shards` is the number of parts into which the objects are divided. It should be several times the number of
+    replicas, so that each replica has about the same share. To change the number, start replicas with the new number
+    beside the old replicas: the new replicas take no shard until the last old replica has ended. Each shard has a
+    Lease; `lease`, `renew_deadline`, `retry` and `identity` mean the same as for a `LeaderElection`.
 
-    `by` decides in which shard an object is. "name" divides runs and writes only. "namespace" and "uid" are
-    experimental, since the server's feature gate ShardedListAndWatch is alpha. They also divide the watches: a replica
-    receives and stores only its own shards. With "namespace" this holds for the kind that a controller reconciles,
-    which must be namespaced, and for the kinds that it `owns`. Namespaces whose names differ only in their last letters
-    mostly share a shard. With "uid" it holds for the reconciled kind. When a name is created again, the new object may
-    belong to another replica while a run for the old object lasts, and only the resourceVersion separates their writes.
-    A server without the gate sends everything to each replica, which is logged once. A replica takes no shard while
-    other replicas use another division.
+    `by` is the property that decides an object's shard. "name" divides runs and writes, but each replica watches all
+    objects. "namespace" and "uid" are experimental, since the server's feature gate ShardedListAndWatch is alpha. They
+    also divide the watches: a replica receives and stores only the objects of its own shards. With "namespace" the
+    watches of the kind that a controller reconciles, which must be namespaced, and of the kinds that it `owns` are
+    divided. Namespaces whose names differ only in their last letters mostly belong to the same shard. With "uid" only
+    the watch of the reconciled kind is divided. If an object is deleted and created again under the same name, the new
+    object may belong to another replica while a run for the old object lasts. Then only the resourceVersion protects
+    the new object from the old run's writes. A server without the gate sends all objects to each replica, which is
+    logged once. A replica takes no shard while other replicas use another number of shards or another `by`.
 
     Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is not a label
-    value, a number of shards outside of 1 to 256, an unknown `by`, and times that do not fit together.
+    value, a number of shards outside of 1 to 256, an unknown `by`, and times that contradict each other.
 
     >>> manager = Manager(client, sharding=Sharding("my-operator", "default", shards=16), serve=None)
     """
@@ -88,7 +90,7 @@ class Sharding:
         self.election(0)  # checks the rest
 
     def election(self, shard: int) -> LeaderElection:
-        """The election of a shard's holder."""
+        """The election that decides which replica holds `shard`."""
         by = "" if self.by == "name" else f"-by-{self.by}"
         return LeaderElection(f"{self.name}-{shard}-of-{self.shards}{by}", self.namespace, identity=self.identity,
                               lease=self.lease, renew_deadline=self.renew_deadline, retry=self.retry)
@@ -111,12 +113,14 @@ def check_divisible(plan: Plan, sharding: Sharding) -> None:
 
 
 def shard_of(key: Key, shards: int) -> int:
-    """The shard, counted from 0, of the object with this namespace and name. Takes about 2 microseconds for 16 shards.
+    """Return the shard, counted from 0, of the object with this namespace and name. Takes about 2 microseconds for 16
+    shards.
 
-    This is a rendezvous hash (Thaler and Ravishankar, 1996): each shard draws a number from the key, and the highest
-    number wins. When shards are added, a key stays or moves to a new shard. All processes on all machines agree. The
-    numbers are the words of SHAKE128 of `namespace/name`; a longer output begins with the shorter output, so the
-    numbers of existing shards do not change. Cluster-scoped objects have an empty namespace.
+    The function is a rendezvous hash (Thaler and Ravishankar, 1996): each shard draws a number from the key, and the
+    shard with the highest number wins. When shards are added, a key stays in its shard or moves to one of the new
+    shards. The result is the same in all processes. The numbers are the words of SHAKE128 of `namespace/name`. A longer
+    output of SHAKE128 begins with the shorter output, so the numbers of existing shards do not change. Cluster-scoped
+    objects have an empty namespace.
     """
     drawn = _words(shards)(shake_128(f"{key[0] or ''}/{key[1]}".encode()).digest(_WORD * shards))
     return drawn.index(max(drawn))
@@ -124,7 +128,8 @@ def shard_of(key: Key, shards: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class InShards:
-    """Whether the object of a key is in one of the shards `numbers` of `shards`, as `Sharding(by="name")` divides."""
+    """A function of a key: whether the key's object belongs to one of the shards `numbers` by `Sharding(by="name")`.
+    `shards` is the number of all shards."""
 
     numbers: frozenset[int]
     shards: int
@@ -139,26 +144,27 @@ def _words(shards: int) -> Callable[[bytes], tuple[int, ...]]:
 
 
 OWN = -1
-"""The number that stands for the replica's own Lease in place of a shard."""
+"""The number that stands for the replica's own Lease, where otherwise a shard's number is expected."""
 
 
 Division: TypeAlias = tuple[int, str]
-"""The number of shards and the `by`. Replicas with different divisions must not work at the same time."""
+"""The number of shards and the `by` of a Sharding. Replicas with different divisions must not reconcile at the same
+time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Time has passed; the caller makes no requests."""
+    """Time has passed, but the caller cannot make a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """This replica can work: its stores are complete."""
+    """This replica joins the group, since its stores are complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """This replica leaves. `within`: seconds for its runs to end; a later Quit may only shorten them."""
+    """This replica leaves. `within`: seconds until it has left; a later Quit may only shorten the time."""
 
     within: float
 
@@ -192,8 +198,8 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A listed Lease of the group. `shard`: its shard, None for a replica's own Lease; `shards` and `by`: how its
-    writer divides the objects."""
+    """A listed Lease of the group. `shard`: the Lease's shard, or None for a replica's own Lease. `shards` and `by`:
+    the division of the replica that wrote the Lease."""
 
     name: str
     version: str
@@ -204,7 +210,7 @@ class Sight:
 
     @property
     def division(self) -> Division:
-        """How its writer divides the objects."""
+        """The division of the replica that wrote the Lease."""
         return self.shards, self.by
 
 
@@ -228,7 +234,7 @@ class ListLeases:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete the Lease `name`, if it still has this version (None: any version)."""
+    """Delete the Lease `name` if it still has this resourceVersion; None deletes any version."""
 
     name: str
     version: str | None
@@ -243,22 +249,22 @@ FORGOTTEN_AFTER = 10
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Lease, and since when it has been unchanged."""
+    """A Lease, and the time since which it has been unchanged."""
 
     sight: Sight
     since: float
     counts: bool
 
     def until(self, otherwise: float) -> float:
-        """When the Lease expires; `otherwise`: its duration in seconds, if it states none."""
+        """The time at which the Lease expires. `otherwise`: the duration in seconds if the Lease states none."""
         duration = self.sight.record.duration
         return self.since + (otherwise if duration is None else duration)
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The replicas that share the work, as far as this replica has seen. Immutable. `lease`: the duration in seconds
-    for a Lease that states none; times are on the caller's clock."""
+    """The replicas of the group, according to the Leases that this replica has listed. Immutable. `lease`: the duration
+    in seconds of a Lease that states none. Times are on the caller's clock."""
 
     identity: str
     shards: int
@@ -272,7 +278,8 @@ class Replicas:
         return self.shards, self.by
 
     def listed(self, sights: Iterable[Sight], at: float) -> Replicas:
-        """Return the replicas after a list, which counts Leases of other replicas and of other divisions' shards."""
+        """Return the replicas after a list. It counts the other replicas' own Leases, and the Leases of shards of other
+        divisions."""
         seen: dict[str, Seen] = {}
         for sight in sights:
             if sight.record.holder == self.identity or (sight.shard is not None and sight.division == self.division):
@@ -285,19 +292,22 @@ class Replicas:
 
     @property
     def members(self) -> list[str]:
-        """The identities of all replicas of our division, ourselves included, in the same order in every replica."""
+        """The identities of all replicas with this replica's division, including this replica. The order is the same in
+        every replica."""
         others = {one.sight.record.holder for one in self.seen.values()
                   if one.counts and one.sight.shard is None and one.sight.division == self.division}
         return sorted({self.identity, *others})
 
     @property
     def other_divisions(self) -> list[Division]:
-        """The divisions of replicas that divide differently: beside such a replica, two could work for one object."""
+        """The divisions of replicas with another division. Beside such a replica, two replicas could reconcile the same
+        object."""
         return sorted({one.sight.division for one in self.seen.values() if one.counts} - {self.division})
 
     @property
     def quota(self) -> int:
-        """The number of shards for this replica. All quotas add up to all shards and differ by at most one."""
+        """The number of shards that this replica may hold. The quotas of all replicas add up to the number of shards,
+        and differ by at most one."""
         return self.quota_of(self.identity)
 
     def quota_of(self, member: str) -> int:
@@ -307,18 +317,19 @@ class Replicas:
         return least + (members.index(member) < more)
 
     def without(self, identities: Collection[str], *, unless_seen_since: float) -> Replicas:
-        """The replicas without `identities`; a replica whose own Lease has changed after `unless_seen_since` stays."""
+        """Return the replicas without the Leases held by `identities`. Leases that have changed after
+        `unless_seen_since` stay."""
         return replace(self, seen={name: one for name, one in self.seen.items()
                                    if one.sight.record.holder not in identities or one.since > unless_seen_since})
 
     @property
     def next_end(self) -> float:
-        """When the next counted Lease expires, so that a new list is needed."""
+        """The time at which the next counted Lease expires, so that a new list is needed."""
         return min((one.until(self.lease) for one in self.seen.values() if one.counts), default=inf)
 
     def forgotten(self, at: float) -> dict[str, str]:
-        """The Leases to delete, with their versions. Leases of dead replicas are deleted at once, so that a new
-        replica, which counts each Lease that it sees for the first time, does not count them. Leases of another
-        division's shards are deleted when they have been unused for long."""
+        """The Leases to delete, by name, with their resourceVersions. Dead replicas' Leases are deleted at once,
+        because a new replica would count every Lease that it lists for the first time. Leases of another division's
+        shards are deleted when they have not changed for `FORGOTTEN_AFTER` lease durations."""
         return {name: one.sight.version for name, one in self.seen.items() if not one.counts and (
             one.sight.shard is None or at >= one.since + FORGOTTEN_AFTER * (one.until(self.lease) - one.since))}
