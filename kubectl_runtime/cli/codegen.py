@@ -19,7 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         "is standard input")
     parser.add_argument("--strict-enums", action="store_true", help="turn string enums into Literals, so that a type "
                         "checker knows their values; an object with another value then fails to decode")
-    parser.add_argument("--version", metavar="VERSION", help="the version of the kinds (default: the stored one)")
+    parser.add_argument("--version", metavar="VERSION", help="the version of the kinds (default: the stored version)")
 
 
 def run(options: argparse.Namespace) -> int:

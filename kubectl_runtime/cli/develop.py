@@ -311,7 +311,7 @@ def _kubeconfig(server: ApiServer) -> Iterator[Path]:
     try:
         folder.mkdir(exist_ok=True)
         if folder.is_symlink():
-            raise OSError(errno.ENOTDIR, "it is a link", str(folder))
+            raise OSError(errno.ENOTDIR, "must be a folder, not a link", str(folder))
         write_private(folder / ".gitignore", b"*\n")
         path = server.write_kubeconfig(folder / "kubeconfig")
         written = path.read_text()

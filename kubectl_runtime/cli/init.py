@@ -44,8 +44,8 @@ def run(options: argparse.Namespace) -> int:
     package = options.name.replace("-", "_")
     if not package.isidentifier() or keyword.iskeyword(package) or package in ("tests", "conftest", "kubectl_runtime") \
             or package in sys.stdlib_module_names:
-        raise UsageError(f"a project cannot be called {options.name}: {package} would be its package, and Python "
-                         "cannot import one of that name or takes another for it")
+        raise UsageError(f"a project cannot be called {options.name}: its package would be {package}, which "
+                         "Python cannot import, or which names another module")
     stem = re.sub("-(operator|controller)$", "", options.name)
     kind = options.kind or "".join(word.capitalize() for word in stem.split("-"))
     if kind in _TAKEN:
@@ -68,14 +68,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _kind(text: str) -> str:
     if not re.fullmatch("[A-Z][A-Za-z0-9]{0,62}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a kind: letters and digits, the first one a capital")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a kind: it must be a capital and further letters or digits")
     return text
 
 
 def _group(text: str) -> str:
     try:
         if "." not in checked_subdomain(text, "the group"):
-            raise RequestError("it is a domain, with a dot")
+            raise RequestError("it must be a domain with a dot")
     except RequestError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not an API group: {error}") from None
     return text

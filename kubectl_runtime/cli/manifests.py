@@ -57,14 +57,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_program(parser)
     parser.add_argument("--image", required=True, metavar="IMAGE", help="the image that holds the program and "
                         "kubectl-runtime, such as registry.example.com/shop:1.4.0")
-    parser.add_argument("--replicas", type=_replicas, default=2, metavar="N", help="how many (default: 2)")
+    parser.add_argument("--replicas", type=_replicas, default=2, metavar="N", help="number of replicas (default: 2)")
     parser.add_argument("--memory", type=_quantity, default="256Mi", metavar="QUANTITY",
-                        help="the limit of memory (default: 256Mi)")
+                        help="the memory limit (default: 256Mi)")
     parser.add_argument("--env", type=_variable, action="append", default=[], metavar="NAME=VALUE",
                         help="an environment variable of the container, also set while the program is inspected; "
                              "may be repeated")
     parser.add_argument("--check", type=Path, metavar="FILE", help="print nothing, but fail with the difference if the "
-                        "objects in FILE differ from these")
+                        "objects in FILE differ from the manifests")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -180,9 +180,9 @@ def _webhooks(program: Inspected) -> list[_Webhooks]:
                                "program decides this by its environment, set the variables with --env NAME=VALUE")
         namespace, _, name = (server.service or "").partition("/")
         if namespace not in ("", program.namespace):
-            raise CommandError(f"the Service {server.service} of the program's webhooks leads to Pods of its own "
-                               f"namespace, and the operator is installed in {program.namespace}: leave --namespace "
-                               "out")
+            raise CommandError(f"the Service {server.service} of the program's webhooks can only select Pods of "
+                               f"its own namespace, but the operator is installed in {program.namespace}: leave out "
+                               "--namespace")
         suffix = "webhooks" if number == 0 else f"webhooks-{number + 1}"
         found.append(_Webhooks(server, name or f"{program.name}-{suffix}", suffix))
     return found
@@ -280,14 +280,14 @@ def _budget(program: Inspected) -> Object:
 
 def _replicas(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas, 1 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas of at least 1")
     return int(text)
 
 
 def _quantity(text: str) -> str:
     try:
         if Quantity(text) <= 0:
-            raise ValueError("it is not above 0")
+            raise ValueError("it must be above 0")
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not an amount of memory, such as 512Mi: {error}") from None
     return text

@@ -95,8 +95,8 @@ def tell_of_replicas(manager: Manager, config: Config) -> None:
     """Log that further replicas would do the same work, if the program runs in a Pod without an election and without
     shards."""
     if config.origin == SERVICE_ACCOUNT_ORIGIN and manager.leader is None and manager.sharding is None:
-        log.info("no election: each replica of this program does all of the work; with --leader-elect %s NAME one of "
-                 "them works at a time", FLAGS["name"])
+        log.info("no election: each replica of this program does all of the work; with --leader-elect %s NAME only "
+                 "one replica works at a time", FLAGS["name"])
 
 
 def _why_it_ended(error: Exception, manager: Manager) -> str:
@@ -157,8 +157,8 @@ def _check_election(options: RunOptions, manager: Manager) -> None:
     election, said = manager.leader, options.lease
     if election is None:
         if options.leader_elect:
-            raise UsageError(f"--leader-elect needs the name of the Lease: add {FLAGS['name']} NAME, which no other "
-                             "operator uses")
+            raise UsageError(f"--leader-elect needs the name of the Lease: add {FLAGS['name']} NAME, a name that "
+                             "no other operator uses")
         if said:
             raise UsageError(f"{FLAGS[next(iter(said))]} configures an election, but none is enabled: add "
                                "--leader-elect")

@@ -40,9 +40,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("story", type=place, metavar="MODULE:STORY", help="a function that takes a client and "
                         "makes the changes that the controllers react to")
     parser.add_argument("--fault", action="append", choices=[str(fault) for fault in Fault], default=[],
-                        help="only faults of this kind; may be repeated (default: all kinds)")
-    parser.add_argument("--only", type=_point, metavar="POINT", help="only this run, such as crash-after-3, with the "
-                        "library's logs")
+                        help="play only faults of this kind; may be repeated (default: all kinds)")
+    parser.add_argument("--only", type=_point, metavar="POINT", help="play only this run, such as crash-after-3, and "
+                        "write the library's logs")
     parser.add_argument("--ignore", action="append", default=[], metavar="FIELD", help="a field that is not compared, "
                         "such as status.checkedAt; may be repeated")
     parser.add_argument("--seed", type=int, default=0, help="the seed of all random choices (default: 0)")

@@ -68,10 +68,10 @@ def place(text: str) -> Place:
     module, colon, name = text.partition(":")
     if module.endswith(".py") or os.sep in module:
         meant = module.removesuffix(".py").strip(os.sep).replace(os.sep, ".")
-        raise argparse.ArgumentTypeError(f"{text!r} names a file; a module is named as `import` does: "
+        raise argparse.ArgumentTypeError(f"{text!r} names a file; name the module as `import` does: "
                                          f"{meant}:{name or 'NAME'}")
     if not all(part.isidentifier() for part in module.split(".")) or not name.isidentifier():
-        more = "" if colon else ": write the name in the module behind a colon"
+        more = "" if colon else ": write a colon and the name in the module after it"
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form MODULE:NAME, such as my_package.operator:main"
                                          f"{more}")
     return Place(module, name)

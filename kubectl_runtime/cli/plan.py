@@ -60,12 +60,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cluster.add_argument("--kind", action="append", default=[], metavar="KIND", help="also read this kind, such as "
                          "services or widgets.example.com; may be repeated")
     cluster.add_argument("--redact", action="append", default=[], metavar="KIND:PATH", help="replace the values of "
-                         "this field by digests, as those of Secrets always are, such as ConfigMap:data; may be "
+                         "this field with digests, such as ConfigMap:data; Secrets are always redacted; may be "
                          "repeated")
     source = cluster.add_mutually_exclusive_group()
     source.add_argument("--snapshot", type=Path, metavar="FILE", help="plan against this saved snapshot "
                         "instead of a cluster")
-    source.add_argument("--save", type=Path, metavar="FILE", help="save what was read; .gz at the end compresses it")
+    source.add_argument("--save", type=Path, metavar="FILE", help="save what was read; a name in .gz compresses it")
     running = parser.add_argument_group("the plan")
     running.add_argument("--change", action="append", default=[], type=Path, metavar="FILE", help="manifests that are "
                          "applied to the copy before the operator starts; may be repeated")

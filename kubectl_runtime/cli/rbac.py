@@ -75,7 +75,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recorded", type=Path, metavar="FILE", help="the permissions that reconcilers used in "
                         "tests, written by pytest --kube-record-rights FILE")
     parser.add_argument("--name", type=checked_name, metavar="NAME",
-                        help="the name of the service account and the roles (default: that of the first controller)")
+                        help="the name of the service account and the roles (default: the first controller's name)")
     parser.add_argument("--namespace", type=checked_namespace, metavar="NAME",
                         help="the namespace of the service account (default: that of the Service of its webhooks, "
                              "else the same as --name)")

@@ -84,11 +84,11 @@ def read(body: bytes) -> DebugState:
     """Decode a process's state. Raises ValueError for any other document, and for the state of a newer library
     version."""
     if len(body) > MOST_BYTES:
-        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
+        raise ValueError(f"the response has more than {MOST_BYTES >> 20} MiB")
     with contextlib.suppress(*DECODE_FAILURES):
         version = msgspec.json.decode(body, type=dict[str, msgspec.Raw]).get("version", msgspec.Raw(b"0"))
         if msgspec.json.decode(version, type=int) > VERSION:
-            raise ValueError("it is from a newer version of kubectl_runtime: use that version's "
+            raise ValueError("the page is from a newer version of kubectl_runtime: use that version's "
                              "`kubectl-runtime top`")
     try:
         return decoded(body, DebugState)
@@ -119,7 +119,7 @@ _HOME, _CLEAR_LINE, _END_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
-    parser.add_argument("url", type=_url, metavar="URL", nargs="+", help="where the process serves, such as "
+    parser.add_argument("url", type=_url, metavar="URL", nargs="+", help="the address of the process, such as "
                         "http://127.0.0.1:8080; for a Pod: kubectl port-forward POD 8080, then :8080; several URLs "
                         "give one line per replica")
     parser.add_argument("--once", action="store_true", help="print the state once, and end")

@@ -25,14 +25,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("app", type=place, metavar="MODULE:NAME", help="the application, such as my_package.hooks:app")
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--service", type=_target(Target.service), dest="target", metavar="NAMESPACE/NAME[:PORT]",
-                       help="the Service through which the API server calls it (port 443 by default)")
+                       help="the Service through which the API server calls the webhooks (port 443 by default)")
     where.add_argument("--url", type=_target(Target.url), dest="target", metavar="URL",
-                       help="https://HOST:PORT of a server outside of the cluster")
+                       help="https://HOST:PORT of a webhook server outside of the cluster")
     parser.add_argument("--name", type=checked_name, metavar="NAME", help="the configurations' name, the same as "
                         "WebhookServer(configuration=NAME) in the program, if set: under two names each webhook is "
                         "called twice (default: the name of the Service or the module)")
-    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="PEM: the CA that the API server trusts (default: "
-                        "set by the server itself, or by cert-manager)")
+    parser.add_argument("--ca-file", type=Path, metavar="FILE", help="a PEM file with the CA that the API server "
+                        "trusts (default: the webhook server itself or cert-manager sets it)")
     parser.add_argument("--annotation", action="append", default=[], type=_annotation, metavar="KEY=VALUE",
                         help="an annotation of the configurations, such as cert-manager.io/inject-ca-from=shop/hooks; "
                              "may be repeated")
@@ -81,7 +81,7 @@ def _application(module: ModuleType, where: Place) -> Application:
     if found is None:
         raise UsageError(f"{where.module} has no {where.name}{hint(where.name, known, 'applications')}")
     of = "a dict: put webhooks.application(...) around it" if isinstance(found, Mapping) else type(found).__name__
-    raise UsageError(f"{where} is not an application of webhooks, app = webhooks.application({{...}}), but {of}")
+    raise UsageError(f"{where} must be a webhook application, app = webhooks.application({{...}}), not {of}")
 
 
 def _target(make: Any) -> Any:

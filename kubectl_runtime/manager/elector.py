@@ -89,7 +89,7 @@ def only_while_leading(deadline: Callable[[], float | None], describe: Callable[
         until = deadline()
         left = 0.0 if until is None else until - clock.boottime()
         if left <= 0:
-            raise NotLeaderError(f"{call.request.operation}: not sent, as {describe()}")
+            raise NotLeaderError(f"{call.request.operation}: not sent, because {describe()}")
         call.send_by = clock.monotonic() + left
 
     return Fence(check)
@@ -217,7 +217,7 @@ class LeaderLock:
         leadership has ended. Raises NotLeaderError if the candidacy has ended, and RequestError if it has not begun.
         """
         if not self._threads:
-            raise RequestError(f"election {self.election.name}: it has not begun: with elect(...) as lock: ...")
+            raise RequestError(f"election {self.election.name} has not begun: write `with elect(...) as lock:`")
         give_up = None if timeout is None else self._clock.monotonic() + seconds(timeout)
         forget = stop.on_set(self._wake) if stop is not None else lambda: None
         try:
@@ -240,7 +240,7 @@ class LeaderLock:
     def start(self) -> Self:
         """Begin the candidacy, as entering the `with` block does. Does not block."""
         if self._threads:
-            raise RequestError(f"election {self.election.name}: it was entered before: call elect(...) once more")
+            raise RequestError(f"election {self.election.name} was entered before: call elect(...) again")
         bodies = {"elector": self._elect, "deadline": self._watch_deadline}
         election = self.election
         if election.on_started or election.on_stopped or election.on_new_leader:
@@ -295,7 +295,8 @@ class LeaderLock:
         try:
             self._campaign()
         except BaseException as error:  # a bug: end the candidacy, so that no caller of `wait` waits for this thread
-            log.critical("election %s failed; it is not a candidate any more", self.election.name, exc_info=error)
+            log.critical("election %s failed; this process is no longer a candidate", self.election.name,
+                         exc_info=error)
             reason = f"a defect: {described(error)}"
             self._move(lambda state, _: replace(state, phase=Phase.ENDED, reason=reason))
 

@@ -234,7 +234,7 @@ class LeaderElection:
                                f"{lease:g} s: the holder has to stop before another begins")
         if retry * JITTER >= deadline:
             raise RequestError(f"election {self.name}: {JITTER} times retry has to be less than renew_deadline, not "
-                               f"{retry:g} and {deadline:g} s: a single lost answer would end the leadership")
+                               f"{retry:g} and {deadline:g} s: otherwise a single lost response would end it")
 
 
 def checked_election(client: object, election: LeaderElection) -> LeaderElection:

@@ -231,11 +231,12 @@ class Manager:
         self._sets_serve = not isinstance(serve, _Unsaid)  # if True, the command line cannot set the address
         leader, serve, debug = defaults.for_leader(leader), defaults.for_serve(serve), defaults.for_debug(debug)
         if leader is not None and not isinstance(leader, LeaderElection):
-            raise RequestError(f'leader={leader!r} is not a LeaderElection: LeaderElection("my-operator")')
+            raise RequestError(f'leader={leader!r} is not a LeaderElection such as LeaderElection("my-operator")')
         if sharding is not None and not isinstance(sharding, Sharding):
-            raise RequestError(f'sharding={sharding!r} is not a Sharding: Sharding("my-operator", shards=16)')
+            raise RequestError(f'sharding={sharding!r} is not a Sharding such as Sharding("my-operator", shards=16)')
         if debug is not None and not isinstance(debug, DebugPage):
-            raise RequestError(f"debug={debug!r} is not a DebugPage: DebugPage(remote=True), or None for no page")
+            raise RequestError(f"debug={debug!r} is not a DebugPage such as DebugPage(remote=True), nor None for no "
+                               "page")
         if metrics is not None:
             check_flag("metrics", metrics)
         self._metrics = defaults.metrics if metrics is None else metrics
@@ -357,7 +358,7 @@ class Manager:
         with self._change:
             found = self._members.pop(name, None) if isinstance(name, str) else None
             if found is None:
-                raise RequestError(f"there is no controller or runnable {name!r} to remove; there are: "
+                raise RequestError(f"there is no controller or runnable {name!r} to remove; the members are: "
                                    f"{', '.join(self._members) or 'none'}")
             self._bound = [one for one in self._bound if one.controller.plan().name != name]
             started = self._started
@@ -392,7 +393,7 @@ class Manager:
         when the server is; `/readyz/servers` checks only such servers. Raises RequestError after the start, and for a
         second server of the same name."""
         if self._started:
-            raise RequestError(f"{server.name} cannot be added: this manager was started, and servers start first")
+            raise RequestError(f"{server.name} cannot be added: add servers before the manager is started")
         if hasattr(server, "why_not_ready"):
             self._checks.add(server.name, partial(expect_ready, [server]))
         self._servers.append(server)
@@ -408,7 +409,7 @@ class Manager:
         checked_route(path, application)
         with self._change:
             if self._started:
-                raise RequestError(f"{path} cannot be added: this manager was started already; add routes before")
+                raise RequestError(f"{path} cannot be added: add routes before the manager is started")
             if path in self._routes:
                 raise RequestError(f"there is a route {path} already")
             self._routes[path] = application

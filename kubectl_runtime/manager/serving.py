@@ -157,7 +157,7 @@ class Checks:
         the last part of a path, and for a timeout of 0 seconds or less."""
         check_callback(f"the check {name}", check)
         if not name or "/" in name:
-            raise RequestError(f"a check cannot be called {name!r}: the name is the last part of its path")
+            raise RequestError(f"a check cannot be called {name!r}: it must not be empty or contain a slash")
         if name in ("ping", MANAGER, SERVERS, ELECTION, SHARDING) or name.startswith((CONTROLLER, STORE)):
             raise RequestError(f"a check cannot be called {name!r}: the manager's own checks have such names; name it "
                                "after what it checks, such as 'database'")

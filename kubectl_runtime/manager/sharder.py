@@ -461,9 +461,9 @@ class Sharder:
     def _say_divisions(self, divisions: list[Division]) -> None:
         name, own = f"{self.namespace}/{self.sharding.name}", self._rules.division
         if divisions:
-            log.warning("sharding %s: some replicas divide the work into %s, and this one into %s: it takes no shards "
-                        "until those have ended", name, " and into ".join(_division(one, own) for one in divisions),
-                        _division(own, own))
+            log.warning("sharding %s: some replicas divide the work into %s, but this replica into %s: it takes no "
+                        "shards until the others have ended", name,
+                        " and into ".join(_division(one, own) for one in divisions), _division(own, own))
         else:
             log.info("sharding %s: all replicas now divide the work into %s", name, _division(own, own))
 

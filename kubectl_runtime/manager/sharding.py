@@ -102,11 +102,11 @@ def check_divisible(plan: Plan, sharding: Sharding) -> None:
     if by == "name":
         return
     if by == "namespace" and not plan.resource.namespaced:
-        raise RequestError(f"{name}: {plan.resource.full_name} is cluster-scoped and has no namespace to be divided "
-                           'by: Sharding(by="uid")')
+        raise RequestError(f"{name}: {plan.resource.full_name} is cluster-scoped and cannot be divided by namespace: "
+                           'use Sharding(by="uid")')
     if not isinstance(main, WatchPlan):
         raise RequestError(f"{name}: its objects come from a stream of the program, which Sharding(by={by!r}) cannot "
-                           'divide: Sharding(by="name")')
+                           'divide: use Sharding(by="name")')
     if any(known.config.shard is not None for known in (main, *plan.related) if known is main or known.is_owned):
         raise RequestError(f"{name}: WatcherConfig(shard=...) divides its objects already, and Sharding(by={by!r}) "
                            "would divide them again: leave out one of them")

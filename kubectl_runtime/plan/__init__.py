@@ -2,7 +2,7 @@
 
 - `Snapshot`: the objects read from a cluster; it can be saved and used for many plans
 - `plan`: runs a program in a simulated copy of the cluster until nothing changes, and returns a `Plan`
-- `Plan`: the changes, failures and unknowns
+- `Plan`: the changes that the program would make, its failures, and what is unknown
 """
 from kubectl_runtime.facade import door
 

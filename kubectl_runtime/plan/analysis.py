@@ -1,13 +1,13 @@
-"""Turns the observed run of a program into a `Plan`: its changes, and what follows from them.
+"""Turns the observed run of a program into a `Plan`: the program's changes and their consequences.
 
 A change is an object that is created, changed or deleted by a run of the program, by its definitions or by the given
-manifests. Changes are listed in the order in which the objects were first touched. What the cluster's own controllers
-do in consequence is shown as text under the change of the owner. Actions of the cluster that the program did not cause
-are left out.
+manifests. Changes are listed in the order in which the program first wrote the objects. If the cluster's own
+controllers then create or delete objects, this is shown as text under the change of their owner. Actions of the cluster
+that the program did not cause are left out.
 
-Two states of an object are equal if they differ only in fields that the server alone writes (see
-`kubectl_runtime.kubectl.apply`), times in their status, and observedGeneration. The status of built-in kinds belongs to
-the cluster and is not compared.
+Two states of an object are equal if they differ only in fields that only the server writes (see
+`kubectl_runtime.kubectl.apply`), in times in the status, and in observedGeneration. The status of built-in kinds is
+written by the cluster and is not compared.
 """
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NO_CONTROLLER = {"horizontalpodautoscalers.autoscaling": "HorizontalPodAutoscal
 """Built-in kinds whose controllers the simulated server does not have."""
 _TEMPLATES = {"deployments.apps", "statefulsets.apps", "daemonsets.apps"}
 _KEYS = ("name", "type", "key", "uid", "containerPort", "port", "mountPath", "ip", "topologyKey")
-"""The fields that identify the items of a list."""
+"""The fields that may identify the items of a list, in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its controller and its object."""
+    """One run of a reconciler: the controller's name and the object."""
 
     controller: str
     ref: ObjectRef | None
@@ -48,7 +48,8 @@ class Run:
 
 @dataclass
 class Step:
-    """One change of the copy. `by`: a run, `definitions`, `change`, or None for the cluster."""
+    """One change of the simulated cluster. `by`: the author, which is a run, `definitions`, `change`, or None for the
+    cluster."""
 
     identity: Identity
     by: Run | str | None
@@ -60,17 +61,18 @@ class Step:
 
 @dataclass
 class Observed:
-    """The actions of a run of the program, for the report."""
+    """Everything that was observed while the program ran, for the report."""
 
     before: dict[Identity, Version] = field(default_factory=dict)
     after: dict[Identity, Version] = field(default_factory=dict)
     converted: dict[Identity, Object] = field(default_factory=dict)
-    """States of `before`, converted to the version in which the object is stored at the end, if the versions differ."""
+    """For objects whose stored version has changed: the state in `before`, converted to the version stored at the
+    end."""
     steps: list[Step] = field(default_factory=list)
     kinds: dict[str, ApiResource] = field(default_factory=dict)
     """The kinds by `plural.group`."""
     custom: set[str] = field(default_factory=set)
-    """The kinds that have a definition."""
+    """The kinds that have a CustomResourceDefinition."""
     run: set[str] = field(default_factory=set)
     """The kinds that the program reconciles."""
     managers: set[str] = field(default_factory=set)
@@ -83,11 +85,12 @@ class Observed:
     took: float = 0.0
     runs: int = 0
     turned_away: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Objects that the cluster's controllers could not create: the uid of the owner -> the kind, and the reason."""
+    """Objects that the cluster's controllers could not create, by the owner's uid: the kind of the object, and the
+    reason."""
     secrets: set[str] = field(default_factory=set)
-    """Secret values, which no text may show."""
+    """Secret values, which must not appear in any text."""
     asked: set[tuple[str, str, str, str]] = field(default_factory=set)
-    """Group, version and plural of the requested kinds, and the namespace ("" for all)."""
+    """The kinds that the program requested: group, version, plural and namespace ("" for all namespaces)."""
 
 
 _FROM_DIGESTS = "computed from redacted values, so that it is unknown whether it changes"
@@ -102,14 +105,14 @@ ABSENT = _Absent()
 
 
 def moved(before: Version | None, after: Version | None) -> bool:
-    """Whether a change of the stored object counts."""
+    """Whether two stored states of an object differ in a field that is compared."""
     if before is None or after is None:
         return before is not after
     return before.tail != after.tail and bool(differences(before.decode(), after.decode(), status=True))
 
 
 def form(obj: Object, *, status: bool) -> Object:
-    """The form of an object that is compared; `status`: whether its status counts."""
+    """The object without the fields that are not compared. `status`: whether the status is compared."""
     found = comparable(obj, status=not status)
     found.pop("apiVersion", None)
     found.pop("kind", None)
@@ -132,7 +135,7 @@ def _timeless(value: Any) -> Any:
 
 
 def differences(before: Object, after: Object, *, status: bool) -> list[tuple[str, Any, Any]]:
-    """The differences between two states: the path and both values (ABSENT for none)."""
+    """The differences between two states: for each, the path and both values (ABSENT for a missing value)."""
     return list(_differing(form(before, status=status), form(after, status=status), ""))
 
 
@@ -157,7 +160,7 @@ def _differing(one: Any, other: Any, path: str) -> Iterator[tuple[str, Any, Any]
 
 
 def _is_empty(value: Any) -> bool:
-    """For built-in kinds a missing value, null, and empty maps and lists are equal."""
+    """Whether a value is missing, null, or an empty map or list; all of these are compared as equal."""
     return value is ABSENT or value is None or (isinstance(value, dict | list) and not value)
 
 
@@ -168,7 +171,7 @@ def _joined(path: str, key: str) -> str:
 
 
 def _item_key(one: list[Any], other: list[Any]) -> str | None:
-    """The field that identifies the items of both lists."""
+    """The field that identifies the items of both lists; None if there is no such field."""
     items = [*one, *other]
     if not items or not all(isinstance(item, Mapping) for item in items):
         return None
@@ -180,11 +183,11 @@ def _item_key(one: list[Any], other: list[Any]) -> str | None:
 
 
 _COMPUTED = re.compile(r"(?=.*\d)(?:[a-z0-9]+[:-])?[A-Za-z0-9+=_/-]{6,}")
-"""The form of a hash or of a name that ends in one."""
+"""Matches a hash, or a name that ends with a hash."""
 
 
 def may_be_computed_from_digests(plan: Plan, snapshot: StoredSnapshot) -> bool:
-    """Whether a change has the form of a value that is computed from redacted values."""
+    """Whether a value in a change looks like a hash, so that it may be computed from redacted values."""
     if not any(obj["kind"] == "Secret" and obj.get("data") for obj in snapshot.objects) and not snapshot.redacted:
         return False
     return any(_has_computed(change.ref.name) for change in plan.created) or any(
@@ -202,12 +205,13 @@ def _identity(change: Change) -> Identity:
 
 
 def _stem(identity: Identity) -> Identity:
-    """The identity without the last part of the name, which may be a hash."""
+    """The object's identity without the last part of its name, which may be a hash."""
     return identity[0], identity[1], identity[2].rpartition("-")[0]
 
 
 def plan_of(observed: Observed, snapshot: StoredSnapshot, twin: Observed | None = None) -> Plan:
-    """The plan of a program that was observed. `twin`: the same program observed on other digests."""
+    """The plan made from what was observed. `twin`: what was observed in a second run of the program, with other
+    digests."""
     return _Report(observed, snapshot, twin).plan()
 
 
@@ -226,7 +230,7 @@ class _Report:
         self._unasked = {name for group, version, plural, _ in observed.asked
                          if (name := f"{plural}.{group}" if group else plural) not in snapshot.by_name}
         self._untold = 0
-        """The number of written values that may or may not equal the redacted value."""
+        """The number of written values for which it is unknown whether they equal the redacted value."""
         self._hidden = Hidden(observed.secrets)
         self._redacted = {text.partition(":")[0].lower(): text for text in snapshot.redacted}
 
@@ -267,7 +271,8 @@ class _Report:
                     str(self._snapshot), round(observed.took, 3), observed.runs)
 
     def _refusals(self, identity: Identity, change: Change) -> Iterator[Problem]:
-        """Objects that the cluster's controllers cannot create after a change, and the reasons."""
+        """Problems that name the objects which the cluster's controllers cannot create after a change, and the
+        reasons."""
         def uids(keys: Iterable[Identity]) -> set[str]:
             return {version.uid for key in keys for state in (self._observed.before, self._observed.after)
                     if (version := state.get(key)) is not None}
@@ -277,7 +282,7 @@ class _Report:
             yield Problem(said(change.ref), f"its {kind}s are refused: {message}", by=change.by)
 
     def _comes_with_definition(self, name: str) -> bool:
-        """Whether a kind is new: the cluster does not have its CRD."""
+        """Whether the kind is new to the cluster, which has no CRD for it."""
         definition = ("customresourcedefinitions.apiextensions.k8s.io", "", name)
         return name == definition[0] or (name in self._observed.custom and self._snapshot.all_definitions
                                          and definition not in self._observed.before)
@@ -326,7 +331,7 @@ class _Report:
                 and _has_computed(value) and not equal_json(theirs.get(path), value)}
 
     def _of_the_cluster(self, identity: Identity, status: bool) -> set[str]:
-        """The fields of an object that only the cluster's own controllers have changed."""
+        """The fields that only the cluster's own controllers, and not the program, have changed."""
         paths: dict[bool, set[str]] = {True: set(), False: set()}
         for step in self._steps[identity]:
             if step.before is not None and step.after is not None:
@@ -350,7 +355,8 @@ class _Report:
         return FieldChange(self._hidden.key(path), self._hidden.value(before), self._hidden.value(after), owner)
 
     def _is_digest_of(self, identity: Identity, path: str, before: Any, after: Any) -> bool:
-        """Whether the old value of a field is the digest of the written value or, by its length, may be the digest."""
+        """Whether a field's old value is the digest of the written value, or may be its digest because the lengths are
+        equal."""
         if before is ABSENT or after is ABSENT or isinstance(after, dict | list) or not self._is_secret(identity, path):
             return False
         same = self._snapshot.is_same(before, after)
@@ -371,7 +377,7 @@ class _Report:
         return any(plain.startswith(one) or one.startswith(plain) for one in hidden)
 
     def _problems(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-        """Each problem once, without the content of Secrets."""
+        """The problems without duplicates and without secret values."""
         return tuple(dict.fromkeys(replace(one, reason=self._hidden.text(one.reason)) for one in problems))
 
     # --- what follows -----------------------------------------------------------------------------------------------
@@ -408,8 +414,8 @@ class _Report:
             yield f"is being deleted, and is kept by {kept or 'its dependents'}"
 
     def _below(self, uids: set[str]) -> set[Identity]:
-        """The objects that the objects with `uids` own, directly or indirectly. If the program itself changes one of
-        them, the objects below it are left out, since they belong to that change."""
+        """The objects that the objects with `uids` own, directly or indirectly. If the program itself changes an owned
+        object, the objects that this object owns are left out, since they belong to its own change."""
         if not hasattr(self, "_children"):
             children: dict[str, set[tuple[Identity, str]]] = {}
             for state in (self._observed.before, self._observed.after):
@@ -481,7 +487,7 @@ def _part(value: Any, whole: int, *, up: bool) -> int:
 
 
 def _other_owner(obj: Object, path: str, own: set[str]) -> str:
-    """The managers, except for the program's `own`, that owned a field of the object when it was read."""
+    """The field managers, except for the program's `own`, that owned a field of the object when the object was read."""
     names = [entry.get("manager", "") for entry in obj["metadata"].get("managedFields") or ()
              if entry.get("manager") not in own and _owns(entry.get("fieldsV1") or {}, path)]
     return ", ".join(dict.fromkeys(names))

@@ -1,24 +1,24 @@
-"""The program of a plan, and the guard that refuses its access to anything outside of the plan.
+"""The planned program, and the guard that refuses the program's access to everything except the simulated cluster.
 
-The controllers that `build` returns run with their reconcilers, without election and shards. The webhooks are mounted
-in the simulated server under the addresses by which the cluster calls them. Functions of a Manager and trigger sources
-that need a thread do not run. The kinds of the program are those that its controllers watch and declare to read; other
-reads are found when it runs (see `snapshot`).
+The controllers that `build` returns run with their reconcilers, without an election and shards. The simulated server
+calls the program's webhooks in process, under the addresses by which the cluster calls them. Functions of a Manager and
+trigger sources that need a thread do not run. The kinds that the controllers watch and declare to read are known before
+the program runs; other kinds that it reads are found while it runs (see `snapshot`).
 
 The guard refuses:
 
 - connections, host look-ups and bound sockets
-- subprocesses, forks and programs that replace this process
+- subprocesses, forks, and `os.exec`
 - writing files outside of the temporary folder
-- reading files outside of the temporary folder, except for Python, installed packages and source files; while the
-  program is built it may read its configuration
+- reading files outside of the temporary folder, except for Python, installed packages and source files; while `build`
+  runs, the program may read all files, such as its configuration
 
 Python raises an audit event for each of these operations, even if the C function is called directly, and a hook refuses
-the operation by raising an exception. The start of a process by multiprocessing has no event, so the function that
-starts it is replaced. Extension modules that open connections on their own (libpq, gRPC) raise no events, so a hook
-cannot refuse them. Hooks cannot be removed, so the process has one hook for all plans. During a plan it checks the
-thread of the plan and all threads that began later. The threads that a planned program started are checked until they
-end, also after the plan.
+the operation by raising an exception. When multiprocessing starts a process, Python raises no event, so the guard
+replaces the function that starts the process. Extension modules that open connections on their own (libpq, gRPC) raise
+no events, so a hook cannot refuse these connections. Hooks cannot be removed, so the process has one hook for all
+plans. During a plan the hook checks the plan's thread and all threads that were started since the plan began. Threads
+that a planned program started are checked until they end, also after the plan.
 """
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Program:
-    """A program: the result of `build`."""
+    """The planned program: the result of `build`."""
 
     made: BoundController[Any] | Manager
     controllers: tuple[BoundController[Any], ...]
@@ -68,14 +68,15 @@ class Program:
 
     @classmethod
     def built(cls, build: Callable[[Client], Any], client: Client) -> Program:
-        """Call `build`. Raises what it raises, and TypeError and ValueError for an invalid result."""
+        """Call `build` and return its result as a Program. Raises what `build` raises, and TypeError or ValueError for
+        an invalid result."""
         made = build(client)
         bound = controllers_of(made, client.config.cluster_url)
         servers = made.servers if isinstance(made, Manager) else ()
         return cls(made, tuple(bound), tuple(server for server in servers if isinstance(server, WebhookServer)))
 
     def plans(self) -> list[Plan]:
-        """The plans of the controllers: what they watch and run."""
+        """The controllers' plans: what each controller watches and runs."""
         return [one.controller.plan() for one in self.controllers]
 
     def definitions(self) -> list[Object]:
@@ -87,7 +88,7 @@ class Program:
         return [msgspec.to_builtins(made) for made in definitions_of(classes)]
 
     def watched(self) -> list[tuple[ApiResource, tuple[str, ...] | None]]:
-        """The declared kinds, each with the namespaces in which it is watched (None: all)."""
+        """The kinds that the controllers watch or declare to read, each with the namespaces (None: all namespaces)."""
         found: dict[str, tuple[ApiResource, set[str] | None]] = {}
         for resource, namespace in self._declared():
             known = found.get(resource.full_name)
@@ -100,7 +101,7 @@ class Program:
 
     @staticmethod
     def watched_by(plan: Plan) -> list[ApiResource]:
-        """The kinds that a controller watches."""
+        """The kinds that a controller watches or declares to read."""
         return [*(resource for watch in (plan.main, *plan.related) if isinstance(watch, WatchPlan)
                   for resource, _ in places_of(watch.api)), *map(api_resource_of, plan.reads)]
 
@@ -115,7 +116,7 @@ class Program:
                     yield resource, namespace
 
     def namespaces(self) -> tuple[str, ...] | None:
-        """The namespaces that the program is restricted to; None when it watches all."""
+        """The namespaces in which the program watches; None if it watches a kind in all namespaces."""
         found: set[str] = set()
         for resource, namespaces in self.watched():
             if namespaces is None and resource.namespaced:
@@ -131,8 +132,9 @@ class Program:
                         if plan.triggers or plan.bulk_triggers]
 
     def prefixes(self, configurations: list[Object]) -> dict[str, WebhookServer]:
-        """The addresses by which the cluster calls its webhooks: those that the program sets, or else the paths in the
-        cluster's configurations and definitions."""
+        """The URLs by which the cluster calls the program's webhooks, each with its server. If a server has neither
+        `service` nor `url`, the URLs are taken from the cluster's configurations and definitions that call one of the
+        server's paths."""
         found: dict[str, WebhookServer] = {}
         for server in self.webhooks:
             if server.service:
@@ -150,13 +152,13 @@ class Program:
 
 
 def addresses(configuration: Object) -> list[str]:
-    """The addresses that a webhook configuration calls."""
+    """The URLs, without paths, that a webhook configuration calls."""
     return [*dict.fromkeys(prefix for config in _client_configs([configuration])
                            if (prefix := _called(config)[0]).startswith("https://") and prefix != "https://")]
 
 
 def allow_all(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-    """The WSGI application in place of a missing webhook: it allows everything and changes nothing."""
+    """A WSGI application that replaces a missing webhook: it allows every request and changes nothing."""
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     review = msgspec.json.decode(body)
     answer = {"apiVersion": review.get("apiVersion"), "kind": review.get("kind"),
@@ -176,7 +178,7 @@ def _client_configs(objects: list[Object]) -> Iterator[Object]:
 
 
 def _called(config: Object) -> tuple[str, str]:
-    """The address and the path of a clientConfig."""
+    """The URL, without the path, and the path that a clientConfig calls."""
     if service := config.get("service"):
         return f"https://{service.get('name')}.{service.get('namespace')}.svc", service.get("path") or "/"
     parts = urlsplit(config.get("url") or "")
@@ -202,18 +204,18 @@ _LIBRARIES = tuple({os.path.realpath(path) + os.sep for path in (
 
 
 def named(obj: Object, place: str) -> tuple[Object, str]:
-    """The object and its place. Raises ManifestError for an object that an apply cannot name."""
+    """Return the arguments unchanged. Raises ManifestError if the object lacks apiVersion, kind or a name."""
     metadata = obj.get("metadata")
     for key, inside in (("apiVersion", obj), ("kind", obj), ("name", metadata)):
         if not isinstance(inside, Mapping) or not isinstance(value := inside.get(key), str) or not value:
-            raise ManifestError(place, f"the object has no {'metadata.name' if inside is metadata else key}, or not as "
-                                "text")
+            raise ManifestError(place, f"{'metadata.name' if inside is metadata else key} must be a non-empty text")
     return obj, place
 
 
 def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:
-    """Return a CRD made of classes after adding the versions that only the cluster's CRD has, and the names of these
-    versions. An upgrade does not necessarily remove a version that has no class here."""
+    """Add to a CRD made from classes the versions that only the cluster's CRD has. Returns the CRD and the names of the
+    added versions that are served. A version without a class is kept, since an upgrade does not necessarily remove
+    it."""
     versions = definition["spec"]["versions"]
     own = {version["name"] for version in versions}
     others = [version for version in live["spec"].get("versions") or () if version["name"] not in own]
@@ -226,7 +228,7 @@ def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[
 
 
 class OutsideRefused(KubeError):
-    """A planned program tried to open a socket, a process or a file; nothing was opened.
+    """A planned program tried to open a socket or a file, or to start a process; the attempt was refused.
 
     `address` is the refused target: `db.example.com:5432`, `/etc/app/token`, `the program git`.
 
@@ -241,7 +243,7 @@ class OutsideRefused(KubeError):
 
 
 Refused = Callable[[str, str], object]
-"""Called with the address, and the line of the user's code that requested it."""
+"""Called for each refused attempt, with the address and the line of the user's code that made the attempt."""
 
 
 class _Guard:
@@ -253,7 +255,7 @@ class _Guard:
         """The threads that the program has started."""
         self._others = {*threading.enumerate()} - {threading.current_thread(), *jailed}
         self._looking: set[int] = set()
-        """Threads in which the guard is handling an event; what it opens there is not checked."""
+        """Threads in which the guard is handling an event. Files that the guard itself opens there are not checked."""
 
     def look(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in _LOOKED_AT:
@@ -314,7 +316,8 @@ class _Guard:
 
 
 def _is_one_of(threads: Iterable[threading.Thread], ident: int) -> bool:
-    """Whether a living thread of `threads` has this identifier. The identifier of an ended thread may be used again."""
+    """Whether a thread of `threads` that is alive has this identifier. Ended threads are ignored, since their
+    identifiers may be used again."""
     return any(one.ident == ident and one.is_alive() for one in threads)
 
 
@@ -335,7 +338,7 @@ def _socket_address(args: tuple[Any, ...]) -> str:
 
 
 def _program(args: tuple[Any, ...]) -> str:
-    """Only the program's name, since arguments may hold passwords."""
+    """The name of the program that is started. Arguments are left out, since they may contain passwords."""
     first = args[0]
     if isinstance(first, list | tuple):
         first = first[0] if first else ""
@@ -344,8 +347,8 @@ def _program(args: tuple[Any, ...]) -> str:
 
 
 def users_line(frame: FrameType | None) -> str:
-    """`file.py:12 in function` of the innermost frame that belongs neither to Python, nor to an installed package, nor
-    to this library. If there is none, installed packages count as well."""
+    """The innermost frame of the user's code, as `file.py:12 in function`: not of Python, an installed package or this
+    library. If there is no such frame, the innermost frame of an installed package."""
     installed = ""
     while frame is not None:
         name = frame.f_code.co_filename
@@ -383,14 +386,14 @@ def _line(file: str, number: int, function: str) -> str:
 
 
 class _Hook:
-    """The process's audit hook, and its present guard."""
+    """The process's audit hook, and the guard of the current plan."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.guard: _Guard | None = None
         self.is_installed = False
         self.jailed: frozenset[threading.Thread] = frozenset()
-        """The threads of planned programs. They reach nothing outside after the plan either."""
+        """Threads that planned programs started. Outside access from these threads is refused after the plan too."""
         self.jail: _Guard | None = None
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
@@ -406,8 +409,8 @@ _HOOK = _Hook()
 
 @contextmanager
 def threads_jailed() -> Iterator[None]:
-    """After the block, refuse outside access to the threads that were started in it, until they end. Threads that a
-    program starts in a plan are treated in the same way."""
+    """After the block, refuse outside access from the threads that were started in the block, until they end. Threads
+    that a program starts during a plan are treated in the same way."""
     before = {*threading.enumerate()}
     try:
         yield
@@ -433,16 +436,16 @@ def _folders() -> tuple[str, ...]:
 @contextmanager
 def refused_outside(refused: Refused) -> Iterator[_Guard]:
     """Refuse outside access inside the block, and call `refused` for each attempt. Threads that were started in the
-    block have no outside access until they end.
+    block have no outside access until they end, even after the block.
 
-    The guard begins in the mode for a program that is being built, which may read files; `guard.building = False` ends
-    that mode. Raises RuntimeError when another plan is being made in this process.
+    At first the program may read all files, since it is being built; `guard.building = False` ends this. Raises
+    RuntimeError if another plan is being made in this process.
     """
     _jail(())
     guard = _Guard(refused, _folders(), _HOOK.jailed)
     with _HOOK.lock:
         if _HOOK.guard is not None:
-            raise RuntimeError("another plan is being made in this process: one at a time")
+            raise RuntimeError("another plan is being made in this process: make one plan at a time")
         _HOOK.guard = guard
     with _starts_announced(guard):
         try:
@@ -468,7 +471,7 @@ def _starts_announced(guard: _Guard) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(_replaced(threading.Thread, "start", begun))
-        with suppress(ImportError):  # on Windows, where the start of a process has an event
+        with suppress(ImportError):  # on Windows, where Python raises an event for the start of a process
             import _posixsubprocess as spawning
 
             spawn: Any = spawning.fork_exec

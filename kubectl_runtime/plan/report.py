@@ -1,8 +1,8 @@
-"""`Plan`: the result of a plan, and its output: text for a terminal, plain JSON values, one HTML page.
+"""`Plan`: the result of a plan. It is printed as text for a terminal, as plain JSON values, or as one HTML page.
 
-The text shows definitions first, then the changes in order, then failures, loops and unknowns. Of changes that differ
-only in names, three are shown and the rest are counted. The last lines count all changes, and name what was not
-simulated.
+The text lists CustomResourceDefinitions first, then the changes in order, then failures, loops and unknowns. If several
+changes differ only in names, three are printed and the rest are counted. The last lines count all changes, and name
+what was not simulated.
 """
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ STARS = "***"
 
 
 def secret_values(obj: Mapping[str, Any]) -> set[str]:
-    """The forms in which a text may quote a Secret's values: plain, base64, hexadecimal, in a URL, escaped, line by
-    line, and the texts inside of a JSON document. Forms shorter than four characters are left out."""
+    """Return every form in which a text may quote a Secret's values: plain, base64, hexadecimal, URL-encoded, escaped,
+    each line alone, and the texts inside of a JSON document. Forms shorter than four characters are left out."""
     found: set[str] = set()
     for value in map(str, [*(obj.get("data") or {}).values(), *(obj.get("stringData") or {}).values()]):
         try:
@@ -48,7 +48,7 @@ _LEAST = 4
 
 
 def _leaves(text: str) -> Iterator[str]:
-    """The texts in a JSON document, such as the password in a Docker configuration."""
+    """The texts inside of a JSON document, such as the password in a Docker configuration."""
     if not text.lstrip().startswith(("{", "[")):
         return
     try:
@@ -64,22 +64,22 @@ def _leaves(text: str) -> Iterator[str]:
 
 
 _TOKEN = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
-"""A text that may be base64."""
+"""Matches text that may be base64."""
 _INSIDE = 8
-"""The least length of a secret that is searched for inside of base64, where shorter texts occur by chance."""
+"""The minimum length of a secret that is searched for inside of base64, where shorter texts occur by chance."""
 
 
 class Hidden:
-    """Replaces secret texts by stars, wherever they are quoted, in upper and lower case."""
+    """Replaces secret texts with stars, wherever they are quoted, in upper or lower case."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._by_start: dict[str, list[str]] = {}
-        for secret in sorted(map(_lower, secrets), key=len, reverse=True):  # the longest first: others may be parts
+        for secret in sorted(map(_lower, secrets), key=len, reverse=True):  # the longest first: it may contain others
             self._by_start.setdefault(secret[:_LEAST], []).append(secret)
 
     def text(self, text: str, least: int = 0) -> str:
-        """`text` without secrets of at least `least` characters, and without base64 that contains one
-        (`user:password`)."""
+        """`text` with stars for secrets of at least `least` characters, and for base64 that contains a secret, such as
+        encoded `user:password`."""
         if not self._by_start:
             return text
         return self._without(_TOKEN.sub(lambda found: STARS if self._is_inside(found[0]) else found[0], text), least)
@@ -103,12 +103,12 @@ class Hidden:
         return "".join([*found, text[kept:]]) if kept else text
 
     def key(self, text: str) -> str:
-        """A path or map key without secrets. Short secrets stay: texts such as `data` or `admin` are plain words
-        there."""
+        """A path or map key with stars for secrets. Short secrets stay, since texts such as `data` or `admin` are plain
+        words in a key."""
         return self.text(text, least=12)
 
     def value(self, value: Any) -> Any:
-        """A JSON value without secrets, neither in its values nor in its keys."""
+        """A JSON value with stars for secrets in its values and keys."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -120,15 +120,15 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 
 def _lower(text: str) -> str:
-    """`text` in lower case, with each character at the same index."""
+    """`text` in lower case, in which each character keeps its index."""
     low = text.lower()
     return low if len(low) == len(text) else "".join(one if len(one.lower()) != 1 else one.lower() for one in text)
 
 
 @dataclass(frozen=True)
 class FieldChange:
-    """One changed field. `before` and `after` are None for a missing value, and stars for secret values. `owner`: the
-    manager that owns the field besides the program, if any.
+    """One changed field. `before` and `after` are None for a missing value, and stars for a secret value. `owner`: the
+    field managers besides the program that owned the field, or an empty text.
 
     >>> print(FieldChange("spec.replicas", 2, 3, owner="kubectl"))
     spec.replicas: 2 -> 3   (owned by kubectl)
@@ -151,8 +151,8 @@ def _shown(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """An object whose run failed or whose future is unknown. `object` names it, `reason` says why, `line` is the line
-    of code, `by` the controller.
+    """An object whose run failed, or for which the result of the plan is unknown. `object`: the object's name;
+    `reason`: the error or why the result is unknown; `line`: the line of code; `by`: the controller.
 
     >>> print(Problem("ConfigMap default/settings", "KeyError: 'color'", by="configmap"))
     ConfigMap default/settings: KeyError: 'color'  (configmap)
@@ -170,9 +170,9 @@ class Problem:
 
 @dataclass(frozen=True)
 class Change:
-    """An object that the program creates, changes or deletes. `by`: the run, the definitions, or the given manifests
-    that caused it; `at`: simulated seconds after the start; `follows`: the actions of the cluster that follow, as text;
-    `difference`: a unified diff of YAML.
+    """An object that the program creates, changes or deletes. `by`: the cause, which is a run, the definitions or the
+    given manifests; `at`: simulated seconds after the start; `follows`: the cluster's actions that follow from the
+    change, as text; `difference`: a unified diff of YAML.
 
     >>> change = Change("delete", ObjectRef.of(ConfigMap, "settings", "default"), by="the program", at=2.5)
     >>> print(change)
@@ -194,7 +194,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """The changes that a program would make to a cluster. As text, the output of `kubectl-runtime plan`.
+    """The changes that a program would make to a cluster. `str(plan)` is the output of `kubectl-runtime plan`.
 
     >>> found = Plan(created=(), changed=(), deleted=(), failed=(), unknown=(), loops=(), definitions=(),
     ...              not_simulated=(), changes=())
@@ -206,16 +206,17 @@ class Plan:
     changed: tuple[Change, ...]
     deleted: tuple[Change, ...]
     failed: tuple[Problem, ...]
-    """Objects whose last run raised, with the error and its line."""
+    """Objects whose last run raised an error, with the error and the line of code that raised it."""
     unknown: tuple[Problem, ...]
-    """The unknown parts of the plan, and why they are unknown: a missing permission, a kind that was not read, refused
+    """The unknown parts of the plan, each with the reason: a missing permission, a kind that was not read, or refused
     outside access."""
     loops: tuple[Problem, ...]
-    """Objects that never stop changing."""
+    """Objects that the program was still changing when the plan ended."""
     definitions: tuple[Problem, ...]
-    """Parts of the cluster's CRDs that the program's CRDs remove, or the reason why the server refuses them."""
+    """Parts of the cluster's CRDs that the program's CRDs remove, and the reason if the server refuses a CRD of the
+    program."""
     not_simulated: tuple[str, ...]
-    """Parts that were not simulated, as text: kinds whose controllers did not run, parts of the program."""
+    """What was not simulated, as text: kinds whose controllers did not run, and parts of the program."""
     changes: tuple[Change, ...]
     """All of `created`, `changed` and `deleted`, in the order in which they happen."""
     source: str = ""
@@ -225,7 +226,7 @@ class Plan:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing would change, nothing is unknown and nothing fails."""
+        """Whether nothing would change, nothing is unknown, and nothing fails."""
         return not (self.changes or self.failed or self.unknown or self.loops or self.definitions)
 
     def __str__(self) -> str:
@@ -236,18 +237,18 @@ class Plan:
         return _plain(self)
 
     def to_html(self) -> str:
-        """The plan as one HTML page, which loads no other resources."""
+        """The plan as one self-contained HTML page."""
         return _page(self)
 
 
 SHOWN = 3
-"""The most changes that are shown of a group whose changes differ only in names."""
+"""The most changes that are printed of a group of changes that differ only in names."""
 MOST_FIELDS = 12
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
 def summary(plan: Plan) -> str:
-    """The counts, on one line."""
+    """One line with the number of changes, failures and unknowns."""
     parts = [f"{len(plan.created)} to create", f"{len(plan.changed)} to change", f"{len(plan.deleted)} to delete"]
     for word, found in (("failing", plan.failed), ("not coming to rest", plan.loops), ("unknown", plan.unknown)):
         if found:
@@ -256,7 +257,7 @@ def summary(plan: Plan) -> str:
 
 
 def grouped(plan: Plan) -> list[tuple[Change, int]]:
-    """The changes to show, each with the number of similar changes that are left out after it."""
+    """The changes to print, each with the number of similar changes that are left out after it."""
     counts = Counter(signature(change) for change in plan.changes)
     seen: Counter[Any] = Counter()
     found: list[tuple[Change, int]] = []
@@ -269,7 +270,7 @@ def grouped(plan: Plan) -> list[tuple[Change, int]]:
 
 
 def signature(change: Change) -> Any:
-    """The part of a change that is equal for changes that differ only in the names of their objects."""
+    """A text that is equal for changes that differ only in the names of their objects."""
     names = (change.ref.namespace or "", change.ref.name)
     return (change.action, change.ref.resource.full_name, change.by.partition(",")[0],
             tuple(_general(str(one), names) for one in change.fields),
@@ -277,14 +278,14 @@ def signature(change: Change) -> Any:
 
 
 def _general(text: str, names: tuple[str, ...]) -> str:
-    """A text without these names."""
+    """A text in which these names are replaced, so that texts about different objects can be compared."""
     for name in filter(None, names):
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "<name>", text)
     return text
 
 
 def _alike(problems: tuple[Problem, ...]) -> list[tuple[Problem, int]]:
-    """The problems to show, each with the number of similar problems that are left out after it."""
+    """The problems to print, each with the number of similar problems that are left out after it."""
     def signature(problem: Problem) -> Any:
         kind, _, name = problem.object.partition(" ")
         return kind, problem.by, problem.line, _general(problem.reason, tuple(name.split("/")))

@@ -1,13 +1,13 @@
 """`plan`: runs a program in a simulated copy of a cluster until nothing changes.
 
-1. The copy holds the snapshot's objects exactly as they were read; its time begins at the time of reading.
-2. The cluster's own controllers run first, until they rest. What they do without the program is not part of the plan.
+1. The copy contains the snapshot's objects exactly as they were read. Its clock starts at the time of the reading.
+2. The cluster's own controllers run first, until they have no more work. Their changes so far are not part of the plan.
 3. The program's CustomResourceDefinitions are applied, as in an upgrade, and then the given manifests.
-4. The program's controllers run beside the cluster's own, in one thread and on simulated time.
-5. The plan ends when nothing has changed for `QUIET` seconds, or when the time is over.
+4. The program's controllers run together with the cluster's own controllers, in one thread and on simulated time.
+5. The plan ends when nothing has changed for `QUIET` simulated seconds, or when the time is over.
 
-The program has a client of the simulated server; any other access is refused (`outside`). Every change of the copy is
-kept with its author: a run of a controller, or the cluster.
+The program's client is connected to the simulated server. Any other outside access is refused, unless `outside`
+replaces it. Every change of the copy is recorded with its author: a controller's run, or the cluster.
 """
 from __future__ import annotations
 
@@ -71,32 +71,33 @@ from kubectl_runtime.webhooks.configurations import apply_webhooks
 
 URL = "http://plan.invalid"
 QUIET = 600.0
-"""Simulated seconds without a change after which the plan ends."""
+"""The plan ends after this many simulated seconds without a change."""
 LONGEST = 3600.0
-"""Simulated seconds after which the program is stopped by default."""
+"""By default the plan ends after this many simulated seconds, even if objects still change."""
 ALONE = 600.0
-"""The most simulated seconds for the cluster's own controllers before the program begins."""
+"""The most simulated seconds that the cluster's own controllers run before the program begins."""
 PIECE = 60.0
 JUMP = 120.0
 MOST_WRITES = 300
-"""The plan ends as a loop after this number of the program's writes to one object."""
+"""If the program writes one object more often than this, the plan ends and reports a loop."""
 MOST_CREATED = 2000
-"""The plan ends as a loop when the program has created more objects of one kind than this number plus ten for each
-object of the snapshot."""
+"""If the program creates more objects of one kind than this number plus ten for each object of the snapshot, the plan
+ends and reports a loop."""
 MOST_RUNS = 20_000
-"""A plan without `until` ends after this number of runs plus twenty for each object of the snapshot."""
+"""A plan without `until` ends after this many runs, plus twenty for each object of the snapshot."""
 MANAGER = "kubectl-runtime-plan"
 _LOOKS_AT_USER = re.compile(r"request\.userInfo|\bauthorizer\b")
 _LOOP = 6
-"""The number of changes of one object that count as a loop, if it is still changing at the end."""
+"""If the program has changed an object at least this often and is still changing it at the end, this is reported as a
+loop."""
 
 
 class RanEnough(ProcessEnded):
-    """The program has made as many runs as a plan allows."""
+    """The program has reached the most runs that a plan allows."""
 
 
 class Restless(ProcessEnded):
-    """The program writes without end."""
+    """The program writes or creates objects endlessly, so the plan was ended."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -109,17 +110,18 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
 
     `build(client)` makes the program, as for `kubectl-runtime run`. Its client reaches a simulated copy of the cluster
     and nothing else. `change`: manifests (paths, texts, dicts, resources) that are applied before the program starts.
-    `until`: how many simulated seconds (or a timedelta) the program runs. None: until nothing has changed for ten
-    minutes, at most an hour. `outside`: a function without arguments that replaces what the program reaches besides the
-    cluster; a context manager that it returns stays open during the plan. `seed` decides the order of all simulated
-    events.
+    `until`: how many simulated seconds (or a timedelta) the program runs; None: until nothing has changed for ten
+    minutes, at most an hour. `outside`: a function without arguments that replaces whatever else the program connects
+    to, for example with mocks. If `outside` returns a context manager, the context stays open during the plan. `seed`
+    decides the order of all simulated events.
 
-    If a change may be computed from redacted values, such as a hash of a Secret, the program runs once more on other
-    digests: values that then differ are reported as unknown.
+    If a changed value may be computed from redacted values, such as a hash of a Secret, the program runs a second time
+    with other digests. Values that differ between the two runs are reported as unknown.
 
-    Blocks, in this thread, without waiting in real time. Only one plan may run in a process. The library's logs are
-    muted. Raises what `build` and `outside` raise, TypeError and ValueError for an invalid result of `build`, and
-    errors in the manifests of `change`; SnapshotError for a snapshot with objects that no server would have stored.
+    Blocks and runs the program in this thread, but does not wait in real time. Only one plan may run in a process at a
+    time. The library's logs are muted. Raises what `build` and `outside` raise, TypeError or ValueError for an invalid
+    result of `build`, ManifestError or OSError for the manifests of `change`, and SnapshotError for a snapshot with
+    objects that no server would have stored.
 
     >>> def main(client):
     ...     settings = Api.namespaced(client, ConfigMap, "default")
@@ -143,14 +145,14 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
 
 
 def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, str, str, str]]:
-    """Group, version and plural of each kind that the program requests when it starts on this snapshot, and the
-    namespace ("" for all, and for kinds without namespaces)."""
+    """The kinds that the program requests when it starts with this snapshot: group, version, plural and namespace. The
+    namespace is "" for all namespaces and for cluster-scoped kinds."""
     with muted_logs():
         return Rehearsal(build, snapshot, [], 0.0, None, 0).run().asked
 
 
 class Rehearsal:
-    """The run of a program in the copy of a cluster. Can be used once."""
+    """Runs a program in a simulated copy of a cluster. Can be used once."""
 
     def __init__(self, build: Build, snapshot: StoredSnapshot, change: list[Manifests], until: float | None,
                  outside: Callable[[], Any] | None, seed: int) -> None:
@@ -171,10 +173,10 @@ class Rehearsal:
                     self._note_refusal(request, error)
                     raise
 
-        cluster.loopback = by_the_cluster  # the work of its controllers during a request of the program
+        cluster.loopback = by_the_cluster  # work that the cluster's controllers do during a request of the program
         self.observed = Observed()
         self._by: Run | str | None = None
-        """The author of the current requests."""
+        """The author of the requests that are being made now."""
         self._current: Run | None = None
         self._watching = False
         self._moved_at = 0.0
@@ -222,7 +224,7 @@ class Rehearsal:
 
     def _implant(self) -> None:
         objects, unserved = served_objects(self._snapshot, self.server.core.cluster.registry)
-        self.server.kubelet.left_alone = frozenset(  # a Pod that does not start in the cluster does not start here
+        self.server.kubelet.left_alone = frozenset(  # the simulated kubelet does not start or stop these Pods
             obj["metadata"]["uid"] for obj in objects if obj["kind"] == "Pod" and "uid" in obj["metadata"])
         self.server.implant(objects)
         there = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) for obj in objects}
@@ -231,7 +233,8 @@ class Rehearsal:
                                   for kind, count in unserved.items()]
 
     def _drop(self, is_foreign: Callable[[ReadKind, Version], bool]) -> None:
-        """Remove objects of the kinds that were read if the server made them by itself, such as its first Node."""
+        """Remove objects that the simulated server made by itself, such as its first Node, if their kind was read from
+        the cluster."""
         cluster = self.server.core.cluster
         with cluster.locked():
             rv, buckets = cluster.storage.dump()
@@ -258,14 +261,14 @@ class Rehearsal:
                     f"the webhooks of {configuration['kind']} {configuration['metadata']['name']}")
 
     def _rest(self) -> None:
-        """Let the cluster's own controllers run until they rest."""
+        """Let the cluster's own controllers run until they change nothing more."""
         self.server.core.cluster.storage.observers.append(self._see)
         self._moved_at = self.sim.clock.monotonic()
         while self.sim.clock.monotonic() < ALONE:
             self.sim.settle(PIECE)
             if self.sim.clock.monotonic() - self._moved_at >= PIECE:
                 break
-        self._drop(lambda kind, version: not kind.covers(version.namespace))  # such as a namespace's ServiceAccount
+        self._drop(lambda kind, version: not kind.covers(version.namespace))  # such as a new ServiceAccount
 
     def _begin_watching(self) -> None:
         self._watching = True
@@ -354,7 +357,7 @@ class Rehearsal:
                     self.observed.failed.append(Problem(server.name, f"its configurations are refused: {error}"))
 
     def _authorities(self, name: str) -> bytes:
-        """The CAs in the cluster's configurations of this name, which another process wrote."""
+        """The CA bundle in the cluster's webhook configuration of this name; empty if there is none."""
         for obj in self._snapshot.objects:
             if obj["kind"].endswith("WebhookConfiguration") and obj["metadata"]["name"] == name:
                 for hook in obj.get("webhooks") or ():
@@ -373,7 +376,8 @@ class Rehearsal:
             runner.execute = self._followed(name, runner.execute)
 
     def _followed(self, controller: str, execute: Execute) -> Execute:
-        """Follow whole runs: decoding, `on_success`, `on_gone` and the check of the result are part of them."""
+        """Wrap `execute`, so that each run is recorded as a whole: with decoding, `on_success`, `on_gone` and the check
+        of its result."""
         def followed(of: KeyRun) -> Outcome:
             run = Run(controller, of.request.ref)
             before, self._current = self._current, run
@@ -406,7 +410,7 @@ class Rehearsal:
                 f"what happens after {self.sim.clock.monotonic() - self._began:.0f} simulated seconds, in which the "
                 f"program ran {self.observed.runs} times (--until simulates longer)")
         except AssertionError as error:  # the simulation's error for an endless loop of runs
-            self.observed.loops.append(Problem("the program", str(error).partition(". What runs")[0]))
+            self.observed.loops.append(Problem("the program", str(error).partition(". Runs cause")[0]))
 
     def _convert_states(self) -> None:
         """Convert the first states of objects that are now stored in another version, so that renamed fields do not
@@ -419,7 +423,7 @@ class Rehearsal:
             plural, _, group = identity[0].partition(".")
             kind = registry.get(group, after.stored_as, plural)
             if kind is not None:
-                with suppress(StatusError):  # the plan then shows both forms
+                with suppress(StatusError):  # without the conversion the plan shows both versions' fields as changes
                     stored.converted[identity] = shown_objects(kind, [before])[0]
 
     def _conclude(self, program: Program) -> None:
@@ -447,7 +451,7 @@ class Rehearsal:
                 continue
             observed.failed.append(Problem(said(run.ref), f"{type(error).__name__}: {_message(error)}",
                                            self._lines.get(run, ""), run.controller))
-        for uid in self._turned_away_before:  # without the program they were turned away as well
+        for uid in self._turned_away_before:  # refused before the program ran
             observed.turned_away.pop(uid, None)
         not_simulated, unknown = gaps(self._snapshot, kinds, observed.asked)
         observed.not_simulated += not_simulated
@@ -471,7 +475,7 @@ class Rehearsal:
             self.observed.failed.append(Problem(f"controller {plan.name}", f"does not begin{why}"))
 
     def _find_slow_loops(self) -> None:
-        """Report objects that the program kept changing until the end of a long enough time."""
+        """Report objects that the program was still changing at the end, if the plan was long enough to decide this."""
         lasted = self.sim.clock.monotonic() - self._began
         if lasted < QUIET or self.observed.loops:
             return
@@ -488,7 +492,7 @@ class Rehearsal:
     # --- observation ------------------------------------------------------------------------------------------------
 
     def carry(self, request: requests.PreparedRequest, answer: Callable[[], requests.Response]) -> requests.Response:
-        """Answer a request of the program, and record its kind."""
+        """Answer a request of the program, and record the requested kind."""
         asked = Asked.of(request)
         info = asked.info
         if info.is_resource and resource_of(info.group, info.resource) not in PASSING:
@@ -542,7 +546,7 @@ class Rehearsal:
         return (ref.resource.full_name, ref.namespace or "", ref.name) in self.observed.after
 
     def _note_refusal(self, request: HttpRequest, error: StatusError) -> None:
-        """Record why the server refused an object, such as a Pod, that a controller of the cluster makes for its
+        """Record why the server refused an object, such as a Pod, that a controller of the cluster creates for an
         owner."""
         if request.method != "POST" or error.code not in (403, 422):
             return
@@ -565,7 +569,7 @@ class Rehearsal:
         return " and ".join(found)
 
     def _note_secrets(self) -> None:
-        """Collect the values of all present and past Secrets, since texts may quote them."""
+        """Collect the values of all current and former Secrets, since texts may quote them."""
         versions = {id(version): version for state in (self.observed.before, self.observed.after)
                     for identity, version in state.items() if identity[0] == "secrets"}
         for step in self.observed.steps:

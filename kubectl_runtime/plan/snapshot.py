@@ -2,12 +2,13 @@
 
 - the kinds that the program's controllers watch, and further named kinds
 - namespaces, quotas, limits, admission policies with their parameters, and the program's own webhook configurations
-- the owners' kinds of all these objects, and the built-in kinds that they own (ReplicaSets of a Deployment, Pods)
-- the kinds that the program requests while it is rehearsed on what was read before, in the requested namespaces
+- the kinds of these objects' owners, and the built-in kinds that the cluster creates for them (ReplicaSets, Pods)
+- the kinds that the program requests in a trial run with the objects read so far, in the requested namespaces
 - the CustomResourceDefinitions of all these kinds
 
-Each kind is one LIST in pages, of all namespaces or of the named ones. A refused LIST is recorded as a gap: a plan
-reports everything that depends on it as unknown. Events and Leases are never read.
+Each kind is read by a LIST in pages, for all namespaces or for each named namespace. If the server forbids a LIST, this
+is recorded as a gap, and a plan reports everything that depends on the kind as unknown. Events and Leases are never
+read.
 """
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ _OWNED = {"deployments.apps": (_REPLICA_SETS,), "replicasets.apps": (_PODS,), "s
 """The kinds that the cluster's own controllers create for objects of a kind."""
 NEVER = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
 _ROUNDS = 5
-"""The most rehearsals to find the kinds that the program requests."""
+"""The most trial runs to find the kinds that the program requests."""
 
 
 @dataclass(frozen=True)
@@ -68,35 +69,36 @@ class Snapshot(StoredSnapshot):
              namespaces: Iterable[str] | None = None, redact: Iterable[str] = ()) -> Snapshot:
         """Read the objects that a plan of the program needs.
 
-        `build(client)` makes the program, as for `kubectl-runtime run`. Its client refuses every request except reads.
-        `kinds`: further kinds to read, besides those that the program watches. `namespaces`: read only these
-        namespaces. `redact`: fields whose values are replaced by digests, such as `ConfigMap:data`; Secrets are always
-        redacted.
+        `build(client)` makes the program, as for `kubectl-runtime run`. Its client refuses every request except GET and
+        HEAD. `kinds`: kinds to read in addition to those that the program watches. `namespaces`: read only these
+        namespaces. `redact`: fields whose values are replaced with digests, such as `ConfigMap:data`; Secrets are
+        always redacted.
 
-        A LIST that the server forbids is a gap in the snapshot, whose attribute `kinds` names the missing permission.
-        Blocks for one LIST per kind, and for a rehearsal of the program. Raises ApiError and TransportError for other
-        failures of the server, what `build` raises, TypeError and ValueError for an invalid result of `build`.
+        If the server forbids a LIST, the snapshot lacks the kind's objects, and its attribute `kinds` names the missing
+        permission. Blocks for at least one LIST per kind, and for trial runs of the program. Raises ApiError and
+        TransportError for other failures of the server, what `build` raises, and TypeError or ValueError for an invalid
+        result of `build`.
         """
         return _Reading(client, build, [api_resource_of(kind) for kind in kinds],
                         None if namespaces is None else tuple(namespaces), Redaction(redact)).read()
 
 
 class WriteRefused(RequestError):
-    """The program wrote to the cluster while it was built."""
+    """The program tried to write to the cluster while it was built; the request was not sent."""
 
 
 def only_reads(_client_send: Send) -> Send:
     """A layer that refuses every request except GET and HEAD, so that building the program writes nothing."""
     def send(call: Call) -> Answer:
         if call.request.method not in ("GET", "HEAD"):
-            raise WriteRefused(f"{call.request.operation}: a plan writes nothing, and this request was made while the "
-                               "program was built: let its runs write instead")
+            raise WriteRefused(f"{call.request.operation}: a plan writes nothing, but this request was made while the "
+                               "program was built: let reconcilers write instead")
         return _client_send(call)
     return send
 
 
 class _Reading:
-    """One reading of a cluster."""
+    """Reads a cluster once, for one snapshot."""
 
     def __init__(self, client: Client, build: Build, kinds: list[ApiResource], namespaces: tuple[str, ...] | None,
                  redaction: Redaction) -> None:
@@ -141,11 +143,12 @@ class _Reading:
         return found
 
     def _extent(self) -> tuple[int, int]:
-        """Numbers that grow whenever more is read."""
+        """Numbers that grow whenever a further kind or namespace is read."""
         return len(self._read), len(self._tried)
 
     def _read_parameters(self) -> None:
-        """Read the kinds that admission policies take as their parameters, where their bindings look for them."""
+        """Read the kinds that admission policies use as parameters, in the namespaces that the policies' bindings
+        name."""
         policies = {obj["metadata"]["name"]: obj["spec"].get("paramKind") for obj in self._objects.values()
                     if obj["kind"].endswith("AdmissionPolicy")}
         for obj in [obj for obj in self._objects.values() if obj["kind"].endswith("AdmissionPolicyBinding")]:
@@ -177,7 +180,7 @@ class _Reading:
         self._definitions = {obj.name: _whole(obj, DEFINITIONS) for obj in found}
 
     def _list(self, kind: ApiResource, namespaces: tuple[str, ...] | None) -> None:
-        """Read a kind in those of these namespaces (None: all) in which it has not been read yet."""
+        """Read a kind in these namespaces (None: all), except for namespaces in which it has already been read."""
         known = self._read.get(kind.full_name)
         if kind.full_name in NEVER or kind == DEFINITIONS or (
                 known is not None and (known.namespaces is None or not known.served)):
@@ -222,7 +225,8 @@ class _Reading:
         self._objects[f"{obj['apiVersion']}/{obj['kind']}", metadata.get("namespace", ""), metadata["name"]] = obj
 
     def _follow(self) -> None:
-        """Read the owners of the objects, and what the cluster creates for them, until nothing is new."""
+        """Read the kinds of the objects' owners, and the kinds that the cluster creates for the objects, until no kind
+        is new."""
         looked_at: set[tuple[str, str, str]] = set()
         while True:
             before = self._extent()
@@ -250,7 +254,7 @@ class _Reading:
                     ApiResource(group, version, kind, plural_of(kind)))
 
     def _served(self, api_version: str) -> Sequence[ServedKind]:
-        """The kinds of a group version as the server lists them; empty if the list fails."""
+        """The kinds of a group version, by the server's discovery; empty if the request fails."""
         try:
             return self._client.discovery.pinned_group(api_version)
         except KubeError:

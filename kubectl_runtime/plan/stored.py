@@ -1,10 +1,12 @@
 """A stored snapshot of a cluster, with digests in place of secret values.
 
-A saved snapshot is one JSON document, readable by its owner only; a name that ends in `.gz` compresses it.
+A saved snapshot is one JSON document in a file that only its owner can read. It is compressed if the file's name ends
+with `.gz`.
 
-`Redaction` replaces secret values, while they are read, by digests of equal length: the values of Secrets, their copies
-in kubectl's annotation, and the named fields. The key of the digests is new for each snapshot and never saved. Equal
-values have equal digests, so that a copy of a Secret is still recognizable.
+`Redaction` replaces secret values with digests of equal length as soon as they are read. It covers the values of
+Secrets, kubectl's last-applied annotation, which copies them, and the fields named by the caller. Each snapshot has a
+new key for the digests, which is never saved. Equal values have equal digests, so that a copy of a Secret is still
+recognizable.
 """
 from __future__ import annotations
 
@@ -74,18 +76,19 @@ class SnapshotError(KubeError):
 
 
 class Redaction:
-    """Replaces values by digests of equal length. `fields`: `KIND:PATH`, such as `ConfigMap:data` or
-    `Database.example.com:spec.password`; everything below the path is replaced. Secrets are always redacted."""
+    """Replaces values with digests of equal length. `fields`: the fields to redact as `KIND:PATH`, such as
+    `ConfigMap:data` or `Database.example.com:spec.password`; all values below the path are replaced. Secrets are always
+    redacted."""
 
     def __init__(self, fields: Iterable[str] = ()) -> None:
-        """Raises RequestError for a text of another form."""
+        """Raises RequestError for a field that is not of the form `KIND:PATH`."""
         self.fields = tuple(fields)
         self._key = secrets.token_bytes(32)
         self._paths: dict[str, list[list[str]]] = {}
         for text in self.fields:
             kind, colon, path = text.partition(":")
             if not (kind and colon and path) or not all(path.split(".")):
-                raise RequestError(f"{text!r} names no field: KIND:PATH, such as ConfigMap:data or "
+                raise RequestError(f"{text!r} names no field: write KIND:PATH, such as ConfigMap:data or "
                                    "Database.example.com:spec.password")
             self._paths.setdefault(kind.lower(), []).append(path.split("."))
 
@@ -94,7 +97,7 @@ class Redaction:
         return digest in (self._encoded(value), self._all(value))
 
     def redact(self, obj: Object) -> Object:
-        """Return the object with digests; the given object is not changed."""
+        """Return a copy of the object with digests in place of the redacted values."""
         kind, group = str(obj.get("kind", "")), split_api_version(str(obj.get("apiVersion") or "v1"))[0]
         if kind == "Secret" and not group:
             obj = self._secret(obj)
@@ -155,14 +158,14 @@ class Redaction:
         return self._bytes(text.encode("utf-8", "surrogatepass"), len(text)).decode()
 
     def _bytes(self, value: bytes, length: int) -> bytes:
-        """`length` letters that depend on the value and the key."""
+        """`length` letters and digits, computed from the value and the key."""
         found = hashlib.shake_256(self._key + len(value).to_bytes(8, "big") + value).digest(length)
         return bytes(_ALPHABET[byte % len(_ALPHABET)] for byte in found)
 
 
 class ReadKind(msgspec.Struct, frozen=True):
     """A kind whose objects were listed: the namespaces (None: all), the number of objects, and the missing permission
-    if the server refused the LIST. `served` is False if the server does not know the kind, so that it has no
+    if the server forbade the LIST. `served` is False if the server does not serve the kind, so that it has no
     objects."""
 
     group: str
@@ -222,7 +225,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Shape(msgspec.Struct):
-    """The fields of every object that a plan needs."""
+    """The fields that a plan needs in every object, to check a loaded file."""
 
     apiVersion: str
     kind: str
@@ -237,18 +240,18 @@ class StoredSnapshot:
     """The objects as the server returned them, except for redacted values."""
     kinds: tuple[ReadKind, ...]
     read_at: datetime
-    """When the reading began, in UTC."""
+    """The time in UTC at which the reading of the cluster began."""
     server: str = ""
-    """The URL of the server, and its version."""
+    """The server's URL; `server_version` is the server's version."""
     server_version: str = ""
     redacted: tuple[str, ...] = ()
-    """The fields whose values are digests, besides Secrets."""
+    """The fields whose values were replaced with digests, in addition to Secrets."""
     all_definitions: bool = True
     """Whether the CustomResourceDefinitions could be read."""
     by_name: Mapping[str, ReadKind] = field(init=False, repr=False, compare=False)
     """The kinds by `plural.group`."""
     redaction: Redaction | None = field(default=None, repr=False, compare=False)
-    """The redaction that made the digests; None for a loaded snapshot, since the key is never saved."""
+    """The Redaction that made the digests; None for a loaded snapshot, since the key is never saved."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {kind.resource.full_name: kind for kind in self.kinds})
@@ -273,7 +276,8 @@ class StoredSnapshot:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a saved snapshot. Raises OSError, and SnapshotError for other files and other format versions."""
+        """Read a saved snapshot. Raises OSError, and SnapshotError for a file that is no snapshot or has another format
+        version."""
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
         try:
@@ -298,14 +302,15 @@ class StoredSnapshot:
                    tuple(saved.redacted), saved.all_definitions)
 
     def is_same(self, digest: Any, value: Any) -> bool | None:
-        """Whether `digest` is the digest of `value`; None if unknown, for a loaded snapshot and equal lengths."""
+        """Whether `digest` is the digest of `value`. For a loaded snapshot the result is None, for unknown, if the
+        lengths are equal."""
         if self.redaction is not None:
             return self.redaction.stands_for(digest, value)
         return None if _length(digest) == _length(value) else False
 
     def with_other_digests(self) -> Self:
-        """The same snapshot with other digests. Only values that a program computes from secrets differ between the
-        two."""
+        """Return the same snapshot with other digests. If a program runs with both snapshots, only values that it
+        computes from secrets differ."""
         again = Redaction(self.redacted)
         return replace(self, objects=tuple(again.redact(obj) for obj in self.objects), redaction=None)
 
@@ -325,7 +330,7 @@ def _length(value: Any) -> int:
 
 @contextmanager
 def undamaged() -> Iterator[None]:
-    """Raise SnapshotError if the simulated server fails on stored objects that no server would have stored."""
+    """Raise SnapshotError if the block fails because the snapshot contains objects that no server would have stored."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, ExceptionGroup) as error:
@@ -334,8 +339,8 @@ def undamaged() -> Iterator[None]:
 
 
 def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[Object], Counter[str]]:
-    """The snapshot's objects in the form in which a server with this registry stores them, with the definitions and
-    namespaces that they need; and, by kind, the number of objects that the server does not serve."""
+    """Return the snapshot's objects in the form in which a server with this registry stores them, with missing CRDs and
+    namespaces added. Also return, by kind, the number of objects whose kind the server does not serve."""
     objects: list[Object] = []
     unserved: Counter[str] = Counter()
     served = {(kind.group, kind.version, kind.kind) for kind in registry}
@@ -366,8 +371,9 @@ def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[O
 
 def gaps(snapshot: StoredSnapshot, registry: Registry,
          asked: Iterable[tuple[str, str, str, str]]) -> tuple[list[str], list[Problem]]:
-    """What could not be simulated because a permission is missing, and which kinds that the program requested (`asked`:
-    group, version, plural, namespace) the snapshot lacks."""
+    """Return what could not be simulated because a permission is missing, and the problems of the snapshot: kinds that
+    could not be read, and kinds that the program requested (`asked`: group, version, plural, namespace) but that were
+    not read."""
     not_simulated: list[str] = []
     unknown: list[Problem] = []
     for read in snapshot.kinds:
@@ -380,21 +386,21 @@ def gaps(snapshot: StoredSnapshot, registry: Registry,
         name, read_kind = resource_of(group, plural), snapshot.by_name.get(resource_of(group, plural))
         kind = registry.get(group, version, plural)
         if read_kind is not None and not read_kind.covers(namespace):
-            unknown.append(Problem(f"{kind.kind if kind else plural} objects in namespace {namespace}", "are asked for "
-                                   "by the program and were not read: name the namespace for the snapshot"))
+            unknown.append(Problem(f"{kind.kind if kind else plural} objects in namespace {namespace}", "are requested "
+                                   "by the program but were not read: name the namespace when you read the snapshot"))
         if read_kind is not None or name == DEFINITIONS.full_name or group.startswith(("authorization", "authentic")):
             continue
         if kind is not None and kind.is_custom and snapshot.all_definitions:
-            continue  # its CRD comes with the program: no objects exist yet
-        unknown.append(Problem(f"{kind.kind if kind else plural} objects", "are asked for by the program and were not "
-                               f"read: name the kind {name} for the snapshot"))
+            continue  # the program installs the kind's CRD, so no objects exist yet
+        unknown.append(Problem(f"{kind.kind if kind else plural} objects", "are requested by the program but were not "
+                               f"read: name the kind {name} when you read the snapshot"))
     return not_simulated, unknown
 
 
 def as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
-    """A built-in object without fields that the simulated server does not know, and with the simulated server's
-    defaults. Without this, the fields and defaults of another Kubernetes version would appear as changes by the
-    program."""
+    """Return a built-in object without the fields that the simulated server does not know, and with the simulated
+    server's defaults. Without this, the fields and defaults of another Kubernetes version would appear as changes by
+    the program."""
     copy: Object = json_copy(obj)
     try:
         kind.strategy.decode(copy)
@@ -405,7 +411,7 @@ def as_this_server_has_it(obj: Object, kind: ServedResource) -> Object:
 
 
 def stand_in(kind: ApiResource) -> Object:
-    """A CRD that accepts everything, for a kind whose own CRD could not be read."""
+    """A CRD that accepts any object, for a kind whose own CRD could not be read."""
     names = {"plural": kind.plural, "singular": kind.kind.lower(), "kind": kind.kind, "listKind": f"{kind.kind}List"}
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"name": kind.version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}

@@ -1,7 +1,7 @@
-"""``python -m kubectl_runtime.testing``, also ``kubectl-runtime server``: an embedded API server until a signal.
+"""``python -m kubectl_runtime.testing``, also ``kubectl-runtime server``: runs an embedded API server until a signal.
 
-It prints one line, ``ready URL``, when it serves. The options have the names of kube-apiserver's and
-kube-controller-manager's flags.
+The command prints one line, ``ready URL``, when the server accepts requests. The options are named after the flags of
+kube-apiserver and kube-controller-manager.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command: parse `arguments` (the process's by default) and `run`. Raises SystemExit as argparse."""
+    """Parse `arguments` (`sys.argv[1:]` by default), call `run` and return its exit status. Raises SystemExit like
+    argparse."""
     parser = argparse.ArgumentParser(prog="python -m kubectl_runtime.testing", description=(
         "An embedded Kubernetes API server for tests and demos; it runs until a signal."))
     add_options(parser)
@@ -58,13 +59,13 @@ def _failed(error: Exception | str) -> int:
 
 
 def _reach(options: argparse.Namespace) -> str:
-    """The warning for a server that other hosts may reach; empty for loopback."""
+    """The warning for a server that other hosts may reach; empty for a loopback address."""
     host = options.bind_address
     try:
         if host == "localhost" or ipaddress.ip_address(host).is_loopback:
             return ""
     except ValueError:
-        pass  # the name of some other address
+        pass  # the host is a name, not an address
     who = ("every client is an administrator; --token-auth-file with --authorization-mode RBAC says who may do "
            "what")
     if options.token_auth_file is not None:
@@ -75,7 +76,7 @@ def _reach(options: argparse.Namespace) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Serve until SIGINT or SIGTERM; return the exit status. Blocks; only for the main thread."""
+    """Serve until SIGINT or SIGTERM; return the exit status. Blocks. Only the main thread may call it."""
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: the main thread waits below
@@ -102,7 +103,7 @@ def run(options: argparse.Namespace) -> int:
         if problem := _reach(options):
             print(f"warning: {problem}", file=sys.stderr)
         print(f"ready {server.url}", flush=True)
-        while True:  # in pieces, so that a signal just before the wait is seen
+        while True:  # in short waits, so that a signal that arrives just before a wait is handled
             try:
                 signals.get(timeout=MAIN_THREAD_WAIT)
                 break

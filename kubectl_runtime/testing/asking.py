@@ -1,15 +1,15 @@
-"""`eventually`: calls a function until its result is accepted, and otherwise reports the last result.
+"""`eventually`: calls a function until its result is accepted; after the timeout it reports the last result.
 
     eventually(lambda: api.get("web"), lambda pod: pod.status.phase == "Running")
     eventually(lambda: api.get_opt("web") is None, timeout=30)
 
-A result that `until` accepts is returned; other results are retried. An AssertionError, a KubeError, and the errors of
-reading an incomplete object (AttributeError, LookupError, TypeError) are also retried. Any other exception, including
-RequestError, is raised at once, because a retry would not help. For objects that can be watched, `await_condition`
-makes fewer requests.
+A result that `until` accepts is returned; after any other result the function is called again. It is also called again
+after an AssertionError, a KubeError, and the errors of reading an incomplete object (AttributeError, LookupError,
+TypeError). Any other exception, including RequestError, is raised at once, because a retry would not help. For objects
+that can be watched, `await_condition` makes fewer requests.
 
-`muted_logs` silences the library's loggers where failures are intended. `duration`, `service_address` and
-`feature_gates` parse option values of several commands.
+`muted_logs` silences the library's loggers where a test causes failures on purpose. `duration`, `service_address` and
+`feature_gates` parse the values of options that several commands have.
 """
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ T = TypeVar("T")
 NOT_YET = (AssertionError, KubeError, AttributeError, LookupError, TypeError)
 _NOTHING = object()
 MOST = 4000
-"""The most characters of the last result in a message."""
+"""The most characters of the last result that a message contains."""
 EVERY = 0.05
-"""Seconds between two calls; twenty a second are no load for a server."""
+"""Seconds between two calls. Twenty calls a second are no load for a server."""
 
 
 def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None, timeout: Duration = 10, *,
                every: Duration = EVERY, clock: Clock = SYSTEM_CLOCK) -> T:
     """Return the result of `ask` as soon as `until` accepts it; without `until`, as soon as it is true.
 
-    Blocks for at most `timeout` seconds on `clock`, and calls `ask` at least twice, in this thread, at intervals of
-    `every` seconds. Raises AssertionError, which shows the last result or the last exception (its `__cause__`). Other
-    exceptions of `ask` and `until` are raised as the module describes. A simulated clock that does not advance by
-    itself must be moved by another thread. In a simulation of controllers use `Simulation.eventually`, which lets the
-    controllers work.
+    Blocks for at most `timeout` seconds on `clock`. Calls `ask` at least twice, in this thread, at intervals of `every`
+    seconds. Raises AssertionError with the last result, or with the last exception as its `__cause__`. The module's
+    docstring names the exceptions of `ask` and `until` that are raised at once. If `clock` is a simulated clock that
+    does not advance by itself, another thread must move it. In a simulation of controllers use `Simulation.eventually`,
+    which lets the controllers run.
     """
     probe = Probe(ask, until)
     for given in (timeout, every):
@@ -54,7 +54,7 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
             raise ValueError(f"timeout={timeout!r} and every={every!r} must be seconds or a timedelta, above "
                              "0")
     span, pause = seconds(timeout), seconds(every)
-    condition = threading.Condition()  # never notified: the clock does the waiting
+    condition = threading.Condition()  # never notified; `clock.wait` needs a condition
     end = clock.monotonic() + span
     while True:
         late = clock.monotonic() >= end
@@ -67,12 +67,12 @@ def eventually(ask: Callable[[], T], until: Callable[[T], object] | None = None,
 
 
 class Probe(Generic[T]):
-    """A repeated call and its last result."""
+    """Calls a function repeatedly and stores the last result."""
 
     def __init__(self, ask: Callable[[], T], until: Callable[[T], object] | None) -> None:
         for function in (ask, *([] if until is None else [until])):
             if not callable(function):
-                raise TypeError(f"{function!r} is not a function that could be called again and again: write lambda: …")
+                raise TypeError(f"{function!r} is not a function that can be called repeatedly: write lambda: …")
         self._ask, self._until = ask, until
         self._times = 0
         self._seen: Any = _NOTHING
@@ -98,7 +98,7 @@ class Probe(Generic[T]):
             return False
 
     def failure(self, when: str) -> AssertionError:
-        """The error that says that no result was accepted."""
+        """Make the AssertionError that reports the last result."""
         wanted = "did not become true" if self._until is None else f"was not accepted by {_name(self._until)}"
         told = f"{_name(self._ask)} {wanted} {when} (called {self._times} times); last seen: "
         told += "nothing" if self._seen is _NOTHING else shown(self._seen)
@@ -110,7 +110,7 @@ class Probe(Generic[T]):
 
 
 def shown(value: Any) -> str:
-    """A value as text: an object's content without managedFields, and nothing of a Secret's data."""
+    """A value as text: an object's content without managedFields; a Secret without its data."""
     if isinstance(value, list | tuple) and any(isinstance(each, Resource) for each in value):
         text = "[" + ",\n".join(map(shown, value)) + "]"
     elif isinstance(value, Resource) and value.api_resource.kind != "Secret":
@@ -126,7 +126,7 @@ def shown(value: Any) -> str:
 
 
 def _name(function: Callable[..., Any]) -> str:
-    """The function's name and position in the source, since a lambda's name says nothing."""
+    """The function's name and position in the source. The position identifies lambdas, which have no name."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", None) or type(function).__name__
     where = f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})" if code is not None else ""
@@ -135,7 +135,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 @contextmanager
 def muted_logs() -> Iterator[None]:
-    """Mute all loggers of the library, except those whose own level was set."""
+    """Mute all loggers of the library inside the block, except loggers whose own level was set."""
     logger = logging.getLogger("kubectl_runtime")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -146,7 +146,8 @@ def muted_logs() -> Iterator[None]:
 
 
 def duration(text: str) -> float:
-    """Parse a Go duration (`15s`, `5m0s`, `0`) into seconds. Raises ArgumentTypeError for other text and below 0."""
+    """Parse a Go duration (`15s`, `5m0s`, `0`) into seconds. Raises ArgumentTypeError for any other text and for
+    negative durations."""
     try:
         found = GoDuration.parse(text).seconds
     except RequestError:
@@ -157,7 +158,8 @@ def duration(text: str) -> float:
 
 
 def service_address(text: str) -> tuple[str, str]:
-    """Parse `NAMESPACE/NAME=https://HOST:PORT`, a Service and its address. Raises ArgumentTypeError."""
+    """Parse `NAMESPACE/NAME=https://HOST:PORT`, a Service and its address. Raises ArgumentTypeError for any other
+    text."""
     name, equals, address = text.partition("=")
     if not equals or name.count("/") != 1 or not address.startswith("https://"):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAMESPACE/NAME=https://HOST:PORT")

@@ -1,14 +1,16 @@
-"""`SimClock`, time that moves only when a test moves it, and `SimExecutor`, one thread with seeded order.
+"""`SimClock`: a clock that only a test moves. `SimExecutor`: runs the work of several threads in one, in a seeded
+order.
 
-With threads, `SimClock().wait` really blocks, and `advance` wakes each waiter whose time has come. Before advancing, a
-test calls `settle(n)`, which blocks (in limited real time) until n threads wait on the clock, so that the test does not
-race the thread that it wants to wake.
+In a test with several threads, `SimClock().wait` blocks its thread, and `advance` wakes each waiter whose time has
+come. Before it calls `advance`, a test calls `settle(n)`, which blocks (for a limited real time) until n threads wait
+on the clock. Otherwise the time could advance before the thread that the test wants to wake has begun to wait.
 
-With one thread, `SimClock(self_advancing=True).wait` moves the time itself, since no other thread could end the wait. A
-wait without a timeout would be a deadlock and raises.
+In a test with one thread, `SimClock(self_advancing=True).wait` moves the time itself, since no other thread could end
+the wait. A wait without a timeout would be a deadlock, so it raises RuntimeError.
 
-`SimExecutor` runs iterators; each `yield` is a point at which threads could switch. `step` runs one piece of an
-iterator chosen by the seed, so that starts, user code and completions interleave as between threads, reproducibly.
+`SimExecutor` runs iterators; each `yield` is a point at which threads could switch. `step` chooses an iterator by the
+seed and runs it to its next `yield`. The pieces of several iterators therefore interleave as those of threads do, but
+reproducibly.
 """
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class SimClock:
 
     @property
     def self_advancing(self) -> bool:
-        """Whether waiting moves the time. If it does, only one thread may wait."""
+        """Whether `wait` moves the time. If it does, only one thread may wait."""
         return self._self_advancing
 
     def monotonic(self) -> float:
@@ -51,16 +53,17 @@ class SimClock:
         return self._elapsed + self._suspended
 
     def now(self) -> datetime:
-        """The simulated date and time, aware, in UTC."""
+        """The simulated date and time, as an aware datetime in UTC."""
         return self._start + timedelta(seconds=self.boottime())
 
     def suspend(self, duration: Duration) -> None:
-        """Suspend the machine: `now` and `boottime` move on, `monotonic` and all waiters do not."""
+        """Simulate a suspended machine: `now` and `boottime` advance by `duration`; `monotonic` and the waiters'
+        timeouts do not."""
         self._suspended += seconds(duration)
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        """Wait on `condition` until it is notified, or until the time has moved by `timeout` seconds; False after a
-        timeout. Raises RuntimeError where a self-advancing clock would wait forever."""
+        """Wait on `condition` until it is notified, or until the time has advanced by `timeout` seconds; returns False
+        after a timeout. Raises RuntimeError if a self-advancing clock would wait forever."""
         if self._self_advancing:
             return self._skip(timeout)
         due = float("inf") if timeout is None else self._elapsed + timeout
@@ -88,7 +91,8 @@ class SimClock:
                 self._elapsed = max(self._elapsed, step)
                 woken = [condition for condition, when in self._waiters.values() if when <= self._elapsed]
             for condition in woken:
-                # Taking the condition also proves that its waiter has begun to wait: it registered while holding it.
+                # Entering the condition also ensures that the waiter already waits: the waiter registered while it held
+                # the condition.
                 with condition:
                     condition.notify_all()
             if self._elapsed >= target:
@@ -96,8 +100,7 @@ class SimClock:
             self._await_departure(woken)
 
     def run_until(self, done: Callable[[], bool], *, step: Duration = 1.0, limit: Duration = 3600.0) -> None:
-        """Advance by `step` until `done()`; raises AssertionError when `limit` seconds of simulated time have passed.
-        """
+        """Advance by `step` until `done()` is true. Raises AssertionError after `limit` simulated seconds."""
         end = self._elapsed + seconds(limit)
         while not done():
             if self._elapsed >= end:
@@ -105,7 +108,8 @@ class SimClock:
             self.advance(step)
 
     def settle(self, waiters: int = 1, *, within: float = 10.0) -> None:
-        """Block until at least `waiters` threads wait on this clock; AssertionError after `within` real seconds."""
+        """Block until at least `waiters` threads wait on this clock. Raises AssertionError after `within` real
+        seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._waiters) >= waiters, within):
                 raise AssertionError(f"{len(self._waiters)} threads wait on the clock, not {waiters}")
@@ -117,40 +121,40 @@ class SimClock:
         return False
 
     def _await_departure(self, woken: list[threading.Condition]) -> None:
-        """Let woken threads leave before time moves on, so that each thread sees the time for which it waited while it
-        still holds its condition. The wait is bounded, since the thread that moves the time may itself hold a
-        condition."""
+        """Block until woken threads have left `wait` and released their conditions. Each thread then sees the time for
+        which it waited, before time advances further. The block is limited, since the thread that moves the time may
+        itself hold a condition."""
         gone = {id(condition) for condition in woken}
         with self._changed:
             deadline = self._elapsed
             self._changed.wait_for(lambda: not any(id(c) in gone and when <= deadline
                                                    for c, when in self._waiters.values()), _DEPARTURE)
         for condition in woken:
-            with condition:  # free as soon as the woken thread has released it
+            with condition:  # can be entered only after the woken thread has released it
                 pass
 
 
 class SimExecutor:
-    """Runs submitted work piece by piece when `step` is called. For one thread only."""
+    """Runs submitted iterators piece by piece when `step` is called. Only one thread may use it."""
 
     one_run = False
 
     def __init__(self, seed: int | random.Random = 0) -> None:
-        """`seed` (or a generator) decides the order."""
+        """`seed`, a number or a random generator, decides the order."""
         self._random = seed if isinstance(seed, random.Random) else random.Random(seed)
         self._work: list[Iterator[None]] = []
 
     def __len__(self) -> int:
-        """The number of unfinished pieces of work."""
+        """The number of unfinished iterators."""
         return len(self._work)
 
     def submit(self, work: Iterator[None]) -> None:
-        """Queue `work`, which `step` runs piece by piece."""
+        """Queue the iterator `work`, which `step` runs piece by piece."""
         self._work.append(work)
 
     def step(self, choice: int | None = None) -> bool:
-        """Run one piece of one work (`choice` picks which, otherwise the seed); False if there is none. Raises what the
-        work raises."""
+        """Run one piece of one iterator, chosen by the seed, or by `choice` if given. Returns False if no work is left.
+        Raises what the iterator raises."""
         if not self._work:
             return False
         index = self._random.randrange(len(self._work)) if choice is None else choice % len(self._work)

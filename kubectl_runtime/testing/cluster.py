@@ -1,7 +1,7 @@
-"""`Cluster`, the value of the fixture ``cluster``: the embedded server, or a real cluster, for the same tests.
+"""`Cluster`, the value of the fixture ``cluster``: the embedded server or a real cluster. The same tests run on both.
 
-A test has a namespace of its own, in which Pods can be created at once. The test must name cluster-scoped objects
-(CRDs, cluster roles) with `unique` and delete them, since a real cluster keeps them.
+Each test has a namespace of its own, in which Pods can be created at once. The test must name cluster-scoped objects
+(CRDs, ClusterRoles) with `unique` and delete them, since nothing else deletes them from a real cluster.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Resource)
 
 PATIENCE = 30.0
-"""Seconds for a new namespace to get its ServiceAccount, without which no Pod can be created."""
+"""Seconds to wait for a new namespace's default ServiceAccount, without which no Pod can be created."""
 
 
 class Cluster:
-    """A cluster, and a namespace in it for one test."""
+    """A cluster, and a namespace in the cluster for one test."""
 
     def __init__(self, client: Client, namespace: str, kubeconfig: Path, server: ApiServer | None) -> None:
         self.client = client
@@ -43,7 +43,7 @@ class Cluster:
 
     @property
     def is_real(self) -> bool:
-        """Whether this is the cluster of ``--cluster``."""
+        """Whether this is the real cluster of ``--cluster``."""
         return self._server is None
 
     @property
@@ -57,7 +57,7 @@ class Cluster:
         return self._server
 
     def api(self, kind: type[K]) -> Api[K]:
-        """An Api for the kind in the test's namespace."""
+        """Make an Api for the kind in the test's namespace."""
         return Api.namespaced(self.client, kind, self.namespace)
 
     def unique(self, name: str) -> str:
@@ -67,7 +67,7 @@ class Cluster:
 
 @contextlib.contextmanager
 def embedded_cluster(server: ApiServer, kubeconfig: Path) -> Iterator[Cluster]:
-    """A running server as the cluster of one test. Writes the kubeconfig."""
+    """Make a Cluster for one test on a running embedded server. Writes the kubeconfig."""
     with server.client() as client:
         server.write_kubeconfig(kubeconfig)
         yield Cluster(client, _new_namespace(client), kubeconfig, server)
@@ -75,8 +75,8 @@ def embedded_cluster(server: ApiServer, kubeconfig: Path) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def real_cluster(kubeconfig: Path) -> Iterator[Cluster]:
-    """The cluster of the kubeconfig's current context. Deletes the namespace afterwards, without waiting for its
-    deletion. Raises ConfigError."""
+    """Make a Cluster for one test on the cluster of the kubeconfig's current context. After the block, requests the
+    deletion of the namespace without waiting for it. Raises ConfigError."""
     with Client(Config.from_kubeconfig(kubeconfig)) as client:
         cluster = Cluster(client, _new_namespace(client), kubeconfig, None)
         try:

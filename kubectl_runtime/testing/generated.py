@@ -4,7 +4,7 @@
     def test_no_conversion_loses_anything(oven):
         conversion.check([oven])
 
-Values follow the schema: types, limits, enums, patterns, required fields. Objects that a rule refuses are filtered out.
+Values follow the schema: types, limits, enums, patterns, required fields. Objects that a CEL rule refuses are left out.
 """
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _FORMATS = {"date-time": "2024-01-31T12:00:00Z", "date": "2024-01-31", "byte": "
             "uuid": "12345678-1234-4234-8234-123456789abc", "ipv4": "10.0.0.1", "ipv6": "::1", "uri": "https://a.example",
             "email": "a@example.com", "hostname": "a.example"}
 _LONG = 8
-"""The most characters, items and keys where the schema sets no limit."""
+"""The most characters, items and keys of a value for which the schema sets no limit."""
 
 
 def objects_of(kind: type[K]) -> Any:
-    """Return a SearchStrategy of objects of this kind, named `generated`, decoded as from a server. Needs
-    hypothesis."""
+    """Return a SearchStrategy of objects of this kind. The objects are called `generated` and decoded like a server's
+    response. Needs hypothesis."""
     from hypothesis import strategies as st
 
     [version] = kind.crd()["spec"]["versions"]

@@ -1,27 +1,27 @@
-"""The pytest plugin: an embedded API server, a client for it and its kubeconfig as fixtures.
+"""The pytest plugin: fixtures for an embedded API server, its client and its kubeconfig, and for simulations.
 
     pytest_plugins = "kubectl_runtime.testing.pytest_plugin"      in the conftest.py at the top of a project
 
 Without this line pytest does not know the fixtures, and nothing of this package is imported. The fixtures:
 
 - ``kube_apiserver``: a running `ApiServer` for one test, empty except for the options' manifests
-- ``kube_client``: a client of this library for it, closed afterwards
-- ``kubeconfig``: the path of its kubeconfig, for kubectl and clients in any language
-- ``kube_apiserver_session``: one `ApiServer` for the whole session; a test that changes it must clean up, for example
-  with ``snapshot()`` and ``restore()``
+- ``kube_client``: a client of this library for ``kube_apiserver``, closed after the test
+- ``kubeconfig``: the path of a kubeconfig for ``kube_apiserver``, for kubectl and clients in any language
+- ``kube_apiserver_session``: one `ApiServer` for the whole session; a test that changes objects must clean up, for
+  example with ``snapshot()`` and ``restore()``
 - ``kube_perturb``: `perturb`; the test fails if a disturbed run ends differently from the undisturbed run. Without
   ``--perturb`` only the undisturbed story runs
 - ``cluster``: a `Cluster` with a namespace for this test: an embedded server with all controllers and running Pods, or
   with ``--cluster KUBECONFIG`` a real cluster, for the same tests
-- ``kube_snapshot``: a function that reads a saved `Snapshot`; its path is relative to the folder of the test
-- ``simulation``: a `Simulation`, in which controllers and servers share one thread and simulated time
+- ``kube_snapshot``: a function that loads a saved `Snapshot`; the path is relative to the folder of the test's file
+- ``simulation``: a `Simulation`, which runs controllers and servers in one thread and on simulated time
 
 A marker passes arguments to the server of one test: ``@pytest.mark.kube_apiserver(authorization_mode="RBAC",
-tls=True)``. A fault script is not such an argument, since all tests of the mark would share it; use
-``kube_apiserver.faults``, which has the server's seed. The seed of a simulation is 0 by default;
+tls=True)``. A fault script is not allowed as an argument, since all tests with the marker would share the script; use
+``kube_apiserver.faults``, whose random choices follow the server's seed. The seed of a simulation is 0 by default;
 ``@pytest.mark.simulation(seed=7)`` sets it for one test, and ``--simulation-seed`` for all tests.
 
-These ini options apply to all servers; each is also a command-line option, with dashes:
+These ini options apply to all servers. Each is also a command-line option, with dashes in place of underscores:
 
 - ``kube_controllers``: controllers to run, separated by spaces or commas, or ``none`` (default: the server's)
 - ``kube_authorization_mode``: ``AlwaysAllow`` (default) or ``RBAC``
@@ -30,9 +30,9 @@ These ini options apply to all servers; each is also a command-line option, with
 
 ``--kube-record-rights FILE`` writes the permissions that the reconcilers used, for ``kubectl-runtime rbac --recorded
 FILE``. ``--perturb`` also plays the disturbed runs of ``kube_perturb`` and shows their progress. ``--perturb-only POINT
---perturb-seed SEED`` repeat one disturbed run that a report names, also where a test calls `perturb` itself.
+--perturb-seed SEED`` repeat only the disturbed run that a report names, also if a test calls `perturb` itself.
 
-The module imports nothing of the server until a fixture is used.
+The module imports the server only when a fixture is used.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and begin to record permissions if an option asks for it."""
+    """Register the markers, and begin to record permissions if ``--kube-record-rights`` is given."""
     config.addinivalue_line("markers", "kube_apiserver(**arguments): arguments of ApiServer for kube_apiserver, and "
                                        "for cluster where it is embedded")
     config.addinivalue_line("markers", "simulation(seed): the seed of the fixture simulation")
@@ -128,7 +128,7 @@ def _configure_perturbation(config: pytest.Config) -> None:
 
 
 def _terminal_of(config: pytest.Config) -> Callable[[str], object]:
-    """Return a function that writes past pytest's capture, on the line of the test."""
+    """Return a function that writes to the terminal past pytest's capture, on the line of the test."""
     def tell(text: str) -> None:
         reporter, capture = (config.pluginmanager.get_plugin(name) for name in ("terminalreporter", "capturemanager"))
         if reporter is not None and capture is not None and reporter.isatty:
@@ -144,7 +144,7 @@ def _option(config: pytest.Config, name: str) -> str:
 
 
 def _arguments(config: pytest.Config) -> dict[str, Any]:
-    """The arguments of `ApiServer` that the options set."""
+    """The arguments for `ApiServer` that the options set."""
     arguments: dict[str, Any] = {}
     if controllers := _option(config, "kube_controllers"):
         arguments["controllers"] = [name for name in re.split(r"[\s,]+", controllers) if name]
@@ -158,7 +158,8 @@ def _arguments(config: pytest.Config) -> dict[str, Any]:
 
 
 def _serve(config: pytest.Config, arguments: dict[str, Any]) -> Iterator[ApiServer]:
-    """Run a server with the manifests and arguments of the options, and with `arguments`, until the generator ends."""
+    """Run a server until the generator ends, with the manifests and arguments that the options set, and with
+    `arguments`."""
     from kubectl_runtime.apiserver.server import ApiServer
 
     with ApiServer(**{**_arguments(config), **arguments}) as server:
@@ -186,7 +187,7 @@ def kube_apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
 
 @_fixture(scope="session")
 def kube_apiserver_session(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
-    """An embedded API server that runs through the whole session."""
+    """An embedded API server that runs for the whole session."""
     yield from _serve(request.config, {})
 
 
@@ -224,7 +225,7 @@ def kube_perturb(request: pytest.FixtureRequest) -> Callable[..., Report]:
 
 @_fixture()
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
-    """A cluster with a namespace for this test; see ``--cluster``."""
+    """A `Cluster` with a namespace for this test: the embedded server, or the real cluster of ``--cluster``."""
     from kubectl_runtime.testing.cluster import embedded_cluster, real_cluster
 
     if (given := request.config.getoption("kube_cluster")) is not None:
@@ -247,7 +248,8 @@ def kube_snapshot(request: pytest.FixtureRequest) -> Callable[[str | Path], Any]
 
 @_fixture()
 def simulation(request: pytest.FixtureRequest) -> Iterator[Simulation]:
-    """A simulation; its servers and clients are made with ``simulation.serve()`` and ``simulation.client(server)``."""
+    """A `Simulation`. Make its servers with ``simulation.serve()`` and its clients with
+    ``simulation.client(server)``."""
     from kubectl_runtime.testing.simulation import Simulation
 
     marker = request.node.get_closest_marker("simulation")

@@ -1,13 +1,13 @@
-"""`RequestVerifier`: checks in unit tests that code makes each expected call of the client, and no other.
+"""`RequestVerifier`: checks in a unit test that code makes exactly the expected API calls.
 
     with RequestVerifier() as server:
         server.expect("get", ConfigMap, "a", namespace="default").answer(ConfigMap(name="a", namespace="default"))
         server.expect("delete", ConfigMap, "a", namespace="default")
         code_under_test(server.client)
 
-There is no server and no connection. An unexpected call raises `UnexpectedRequest` where it is made, and again at the
-end of the block, in case the code under test caught it; an expected call that was not made also fails there. Time is
-simulated: the client's retries and pauses take no real time.
+There is no server and no connection. An unexpected call raises `UnexpectedRequest` where it is made. The end of the
+block raises AssertionError for unexpected calls, in case the code under test caught the exception, and for expected
+calls that were not made. Time is simulated, so the client's retries and pauses take no real time.
 """
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Succ
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The description of a call; None matches anything."""
+    """The description of an expected call. None in a field matches anything."""
 
     verb: str
     resource: ApiResource | None
@@ -52,7 +52,7 @@ class Wanted:
     subresource: str = ""
 
     def matches(self, request: HttpRequest, info: RequestInfo) -> bool:
-        """Whether `request` is this call."""
+        """Whether `request` matches the description."""
         if self.resource is None:
             return request.method == self.verb and request.path == self.path
         kind = self.resource
@@ -69,7 +69,7 @@ class Wanted:
 
 
 class ExpectedRequest:
-    """A call that a test expects, and its answers. Every method returns the object itself, for chaining."""
+    """A call that a test expects, and its responses. The methods that describe the call return `self`, for chaining."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -77,27 +77,27 @@ class ExpectedRequest:
         """The number of calls matched so far."""
         self._times = 1
         self._query: dict[str, str] = {}
-        self._bodies: list[Callable[[Any], str]] = []  # each returns what is wrong with a body
+        self._bodies: list[Callable[[Any], str]] = []  # each function returns what is wrong with a body
         self._answers: list[Answer] = []
         self._error: BaseException | None = None
 
     # -- which calls
 
     def times(self, count: int) -> Self:
-        """Expect `count` calls like this instead of one."""
+        """Expect `count` such calls instead of one."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise ValueError(f"times({count!r}): a number of calls is expected, at least 1")
+            raise ValueError(f"times({count!r}): the number of calls must be at least 1")
         self._times = count
         return self
 
     def query(self, **parameters: str) -> Self:
-        """Expect these query parameters, by their names on the wire (``labelSelector``, ``fieldManager``)."""
+        """Expect these query parameters, under their names in the URL (``labelSelector``, ``fieldManager``)."""
         self._query.update(parameters)
         return self
 
     def body(self, expected: Any) -> Self:
-        """Expect this body (an object, or plain values). `expected` may be a function, which is called with the body as
-        plain values; it returns whether the body is right, or raises an AssertionError."""
+        """Expect this body: an object, or plain JSON values. `expected` may also be a function that is called with the
+        body as plain values. It returns whether the body is right, or raises an AssertionError."""
         if callable(expected) and not isinstance(expected, type):
             self._bodies.append(partial(_asked, expected))
         else:
@@ -107,10 +107,12 @@ class ExpectedRequest:
     # -- answers
 
     def answer(self, content: Any = None, status: int | None = None) -> Self:
-        """Answer with this object (of a resource class, a dict, a model). A list of objects becomes a list of the kind.
+        """Answer with this object: of a resource class, a dict, or a model. A list of objects is answered as a list of
+        the kind.
 
-        Several `answer` calls answer one call each, in order; the last answers all further calls. By default a create,
-        an update and an apply are answered with what was sent, a delete with success.
+        If `answer` is called several times, each object answers one call, in order, and the last object answers all
+        further calls. Without `answer`, a create, an update or an apply is answered with the object that was sent, and
+        a delete with success.
         """
         body = _plain(content, self.wanted)
         code = status if status is not None else 201 if self.wanted.verb == "create" else 200
@@ -126,10 +128,10 @@ class ExpectedRequest:
         return self._answered(lambda _: HttpResponse(200, [("Content-Type", "application/json")], lines))
 
     def refuse(self, code: int, reason: str | None = None, message: str = "") -> Self:
-        """Answer with a Status of this HTTP code; `reason` defaults to the usual reason of the code. The client retries
-        codes that may pass, such as 503. Raises ValueError for a code outside of 400 to 599."""
+        """Answer with a Status of this HTTP code; `reason` defaults to the usual reason for the code. The client
+        retries after codes for temporary failures, such as 503. Raises ValueError for a code outside of 400 to 599."""
         if isinstance(code, bool) or not isinstance(code, int) or not 400 <= code <= 599:
-            raise ValueError(f"refuse({code!r}): a status from 400 to 599 is expected; others are answers")
+            raise ValueError(f"refuse({code!r}): the code must be from 400 to 599; use answer() for a success")
         told = message or f"the test refuses to {self.wanted}"
         return self._answered(lambda _: response(code, status_object(code, reason, told)))
 
@@ -146,12 +148,12 @@ class ExpectedRequest:
 
     @property
     def missing(self) -> int:
-        """The number of calls that are still expected."""
+        """The number of further calls that are expected."""
         return max(0, self._times - self.seen)
 
     def problem(self, request: HttpRequest) -> str:
-        """What is wrong with a call that otherwise matches; empty if nothing is. Raises what a function of `body`
-        raises."""
+        """What is wrong with the query or body of a matching call; empty if both are right. Raises what a function
+        given to `body` raises."""
         for name, value in self._query.items():
             if value not in request.params(name):
                 return f"{name}={value} was expected in its query, which has {dict(request.query)}"
@@ -165,7 +167,8 @@ class ExpectedRequest:
         return ""
 
     def reply(self, request: HttpRequest) -> HttpResponse:
-        """Return the answer to a counted call. Raises what `fail` was given; ValueError if no answer is known."""
+        """Return the response to a call. Raises the exception given to `fail`, and ValueError if no response is
+        known."""
         answers = self._answers
         if self._error is not None:
             raise self._error
@@ -190,7 +193,7 @@ def _asked(check: Callable[[Any], object], given: Any) -> str:
 
 
 def _compared(expected: Any, given: Any) -> str:
-    """The lines that differ; values of Secrets are not shown."""
+    """Describe the differences between two bodies; values of Secrets are not shown."""
     if given == expected:
         return ""
     if not isinstance(expected, dict) or not isinstance(given, dict):
@@ -224,19 +227,20 @@ def _as_stored(request: HttpRequest, wanted: Wanted) -> Mapping[str, Any]:
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 MOST_SHOWN = 5
-"""The most expected calls that the error of an unexpected call names."""
+"""The most expected calls that the error for an unexpected call names."""
 
 
 class UnexpectedRequest(AssertionError):
-    """A call that the test does not expect, no longer expects, or does not expect yet."""
+    """The code under test made a call that the test does not expect, no longer expects, or does not expect yet."""
 
 
 class RequestVerifier(BaseAdapter):
-    """Answers calls as a test expects them, and reports unexpected and missing calls; a transport adapter for requests.
-    Calls may come from any thread."""
+    """Answers a client's calls as a test expects them, and reports unexpected and missing calls; a transport adapter
+    for requests. Calls may be made in any thread."""
 
     def __init__(self, *, in_order: bool = False, default_namespace: str = "default") -> None:
-        """`in_order`: calls must come in the order of `expect`. `default_namespace`: that of the client."""
+        """`in_order`: whether calls must be made in the order of `expect`. `default_namespace`: the client's default
+        namespace."""
         super().__init__()
         self._in_order = in_order
         self._lock = threading.Lock()
@@ -245,7 +249,7 @@ class RequestVerifier(BaseAdapter):
         self.calls: list[HttpRequest] = []
         """All calls so far, in order."""
         self.clock = SimClock(self_advancing=True)
-        """The client's clock."""
+        """The client's simulated clock."""
         session = requests.Session()
         session.mount("http://", self)
         self.client = Client(Config(cluster_url="http://verifier.invalid", default_namespace=default_namespace),
@@ -254,15 +258,15 @@ class RequestVerifier(BaseAdapter):
 
     def expect(self, verb: str, kind: HasApiResource | ApiResource, name: str | None = None, *,
                namespace: str | None = None, subresource: str = "") -> ExpectedRequest:
-        """Expect one more call. `verb` is RBAC's: get list watch create update (a replace) patch (also an apply) delete
-        deletecollection. `name` and `namespace` None match any; `subresource`: as "status" for `apply_status`. Raises
-        ValueError for another verb."""
+        """Expect one more call. `verb` is an RBAC verb: get, list, watch, create, update (for `replace`), patch (also
+        for `apply`), delete or deletecollection. If `name` or `namespace` is None, it matches any. `subresource`: for
+        example "status" for `apply_status`. Raises ValueError for any other verb."""
         if verb not in VERBS:
             raise ValueError(f"{verb!r} is not a verb of a request; the verbs are {', '.join(VERBS)}")
         resource = api_resource_of(kind)
         by_name = None if verb in ("list", "watch", "create", "deletecollection") and not subresource else name
         if name is not None and by_name is None:
-            raise ValueError(f"a {verb} has no name in its path: look into its body with .body(…)")
+            raise ValueError(f"a {verb} has no name in its path: check the body with .body(…)")
         return self._add(Wanted(verb, resource, "", name, namespace, subresource))
 
     def expect_path(self, method: str, path: str) -> ExpectedRequest:
@@ -276,7 +280,7 @@ class RequestVerifier(BaseAdapter):
         return expected
 
     def verify(self) -> None:
-        """Raise an AssertionError that lists unexpected calls and missing calls."""
+        """Raise an AssertionError that lists unexpected and missing calls, if there are any."""
         with self._lock:
             missing = [f"expected, but never called: {each}" for each in self._expected if each.missing]
             told = [*self._wrong, *missing]
@@ -291,12 +295,12 @@ class RequestVerifier(BaseAdapter):
                  trace: TracebackType | None) -> None:
         self.client.close()
         if error is None:
-            self.verify()  # an error of the block matters more than the calls that it prevented
+            self.verify()  # an error in the block is more important than the calls that it prevented
 
     # -- for requests
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Answer one call as expected. Raises UnexpectedRequest, and what `fail` was given."""
+        """Answer one call as expected. Raises UnexpectedRequest, and the exception given to `fail`."""
         wanted = read_request(request)
         return _response(request, self._take(wanted))
 
@@ -311,7 +315,7 @@ class RequestVerifier(BaseAdapter):
         for expected in open_ones[:1] if self._in_order else open_ones:
             if not expected.wanted.matches(request, info):
                 reasons += [f"{expected.wanted} was expected first"] if self._in_order else []
-            elif why := expected.problem(request):  # may call the test's functions: no lock is held
+            elif why := expected.problem(request):  # called without the lock, since it may call the test's functions
                 reasons.append(why)
             elif self._count(expected):
                 return expected.reply(request)
@@ -323,7 +327,7 @@ class RequestVerifier(BaseAdapter):
         raise UnexpectedRequest(told)
 
     def _count(self, expected: ExpectedRequest) -> bool:
-        """Count a call; False if another thread has made the last expected call."""
+        """Count a call. Returns False if another thread has made the last expected call in the meantime."""
         with self._lock:
             taken = expected.missing > 0
             expected.seen += taken

@@ -3,13 +3,14 @@
     pytest --kube-record-rights rights.json          the option of the pytest plugin
     with RightsRecorder() as recorder: ...           in a program
 
-The recorder notes the requests that a reconciler's run makes in its own thread, and the Events that the run records. It
-ignores requests of the tests' own clients, and the watches of a controller, which the controller declares. A permission
-is therefore recorded only if a test makes the reconciler use it.
+The recorder notes the requests that a reconciler's run makes in the run's own thread, and the Events that the run
+records. It ignores requests of the tests' own clients. It also ignores the controllers' watches, since `rbac` knows
+them from the controllers. A permission is therefore recorded only if a test makes the reconciler use it.
 
-Follow-up requests of the library are added even if no test causes them: an Event may be patched after its creation, and
-`ctx.read` watches the objects that it has read. `ctx.ensure(prune=True)`, `finalizer`, `create_or_update`,
-`Entry.commit`, `ctx.report`, the waits and `drain` declare all their requests.
+The library's own follow-up requests are added even if no test causes them. For example, an Event may be patched after
+its creation, and `ctx.read` watches the objects that it has read. `ctx.ensure(prune=True)`, `finalizer`,
+`create_or_update`, `Entry.commit`, `ctx.report`, the waits (such as `await_condition`) and `drain` report all requests
+that they may make to the recorder.
 """
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ _EVENTS = ("events.k8s.io", "events")
 
 
 class Recorded(msgspec.Struct):
-    """The content of the file of recorded permissions."""
+    """The content of a file with recorded permissions."""
 
     rights: list[Right]
 
 
 class RightsRecorder:
-    """Records in all threads while it is entered. Only one may be active in a process, since it sees every client's
-    requests."""
+    """Records permissions in all threads inside the `with` block. Only one recorder may be active in a process, since
+    it observes the requests of all clients."""
 
     def __init__(self) -> None:
         self._requests: dict[Right, None] = {}
@@ -53,7 +54,7 @@ class RightsRecorder:
             return original(client, request, *arguments)
 
         patched: Any = Client
-        patched._call = noting  # every call and stream goes through it
+        patched._call = noting  # every call and stream of a client uses this method
         listeners.append(self._foreseen)
         return self
 
@@ -76,7 +77,7 @@ class RightsRecorder:
             self._plurals[resource.group, resource.kind] = resource.plural
             if not (current_run() is not None or is_event):
                 return
-            if is_event:  # a repeated event is patched, which a short test does not reach
+            if is_event:  # a repeated Event is patched, but a short test does not repeat it
                 self._requests.update(dict.fromkeys(Right(*_EVENTS, verb, request.namespace)
                                                     for verb in ("create", "patch")))
             if request.body is not None and b"blockOwnerDeletion" in request.body:
@@ -92,7 +93,7 @@ class RightsRecorder:
                                                                         right.namespace or ""))
 
     def write(self, file: Path) -> None:
-        """Write the permissions used so far in the format of `rbac`. Raises OSError, also for a link, a device or a
-        pipe."""
+        """Write the permissions used so far in the format that `rbac --recorded` reads. Raises OSError, also if the
+        file is a link, a device or a pipe."""
         text = msgspec.json.format(msgspec.json.encode(Recorded(self.rights())), indent=1)
         write_private(file, text + b"\n")

@@ -1,21 +1,22 @@
-"""`Simulation`: whole controllers in one thread, on simulated time, in an order that a seed decides.
+"""`Simulation`: runs whole controllers in one thread, on simulated time, in an order that a seed decides.
 
-Each `step` runs one actor that has something to do, chosen by the seed:
+Each `step` runs one actor, chosen by the seed. The actors:
 
-- a watch reads a page or the arrived events, updates its store and triggers runs
+- a watch reads a page of a list or the available events, updates its store and triggers runs
 - a dispatcher hands due keys to workers
 - a worker begins a run, runs user code, or ends the run: three pieces, between which other actors may run
 - an event recorder sends one request about an Event
-- a controller reads one object again to compare a value that `ctx.read` returned
-- a server runs the timed work of its controllers
-- a function that a test adds changes the outside world
+- a controller reads an object again, to compare it with a value that `ctx.read` returned
+- a server runs its controllers' work that is due
+- a function that a test adds, for example to change objects
 
 When no actor has work, time jumps to the next moment with work, but by 10 s at most. The same program with the same
-seed gives the same run, so a failure is reproducible. Work takes no simulated time; a loop that never rests (for
-example two controllers that overwrite each other's field) ends in an AssertionError that names the keys.
+seed always runs in the same way, so a failure is reproducible. Work takes no simulated time. An endless loop (for
+example two controllers that overwrite each other's field) raises an AssertionError that names the objects.
 
-Clients must use `simulation.clock` and reach their server without threads or sockets. `simulation.serve` and
-`simulation.client` provide that; a test may also mount `ApiServer.transport()` or a script itself:
+Clients must use `simulation.clock` and connect to their server without threads or sockets. `simulation.serve` and
+`simulation.client` make such servers and clients. A test may also mount `ApiServer.transport()` or a transport of its
+own:
 
     with Simulation(seed=1) as simulation:
         server = simulation.serve(controllers=["*"])
@@ -54,18 +55,18 @@ K = TypeVar("K")
 
 
 class SimulatedController(Generic[K]):
-    """A controller in a simulation, the counterpart of `Running`. Its watches move only by `Simulation.step`."""
+    """A controller in a simulation, the counterpart of `Running`. Only `Simulation.step` runs its watches."""
 
     def __init__(self, assembly: Assembly[K], executor: SimExecutor) -> None:
         self.assembly = assembly
         self.executor = executor
         self.bugs: list[BaseException] = []
-        """Defects of the library that occurred; `Simulation.step` raises the first."""
+        """Exceptions of bugs in the library; `Simulation.step` raises the first."""
         self._recorder_closed = False
 
     @property
     def store(self) -> Store[K]:
-        """The objects that the controller reconciles, as its watch knows them."""
+        """The store of the kind that the controller reconciles."""
         return self.assembly.store
 
     @property
@@ -80,7 +81,7 @@ class SimulatedController(Generic[K]):
 
     @property
     def scheduled(self) -> int:
-        """The number of keys that wait to be reconciled, now or later."""
+        """The number of objects that are due or scheduled for later."""
         return self.assembly.runner.depth()
 
     def trigger(self, item: Any) -> None:
@@ -92,11 +93,11 @@ class SimulatedController(Generic[K]):
         self.assembly.inbox.trigger_everything()
 
     def begin_stop(self, grace: Duration = 30) -> None:
-        """Begin to stop, with `grace` seconds for runs in progress; further steps carry out the stop."""
+        """Begin to stop; runs in progress have `grace` seconds. Later steps carry out the stop."""
         self.assembly.shutdown.begin("stop() was called", seconds(grace))
 
     def close_recorder(self) -> None:
-        """Close the recorder of events, once a stop was requested and all runs have ended."""
+        """Close the Event recorder if a stop was requested and all runs have ended."""
         shutdown = self.assembly.shutdown
         if shutdown.give_up_at is None or self._recorder_closed or len(self.executor):
             return
@@ -112,7 +113,7 @@ class SimulatedController(Generic[K]):
 
 
 class SimulatedServers:
-    """The servers and clients of a simulation. Only for the simulation's thread."""
+    """The servers and clients of a simulation. Only the simulation's thread may use them."""
 
     def __init__(self, clock: Clock, seed: int) -> None:
         self._clock, self._seed = clock, seed
@@ -120,15 +121,16 @@ class SimulatedServers:
         self._clients: list[Client] = []
 
     def serve(self, arguments: dict[str, Any]) -> ApiServer:
-        """Make a server on the simulation's clock, with its seed unless another is given."""
-        from kubectl_runtime.apiserver.server import ApiServer  # a simulation may have no server
+        """Make a server on the simulation's clock, with the simulation's seed unless `arguments` contain another
+        seed."""
+        from kubectl_runtime.apiserver.server import ApiServer  # late, since a simulation may have no server
 
         server = ApiServer(clock=self._clock, **{"seed": self._seed, **arguments})
         self._servers.append(server)
         return server
 
     def client(self, server: ApiServer, user: str | None, timeout: Duration) -> Client:
-        """Make a client on the simulation's clock; `close` closes it."""
+        """Make a client on the simulation's clock. The method `close` of this class closes the client."""
         import requests
 
         from kubectl_runtime.client.api.client import Client
@@ -147,7 +149,7 @@ class SimulatedServers:
             self._clients.pop().close()
 
     def work(self, server: ApiServer) -> bool:
-        """Do the work that is due; always True."""
+        """Do the server's work that is due. Always returns True."""
         server.core.tick()
         return True
 
@@ -164,30 +166,31 @@ class SimulatedServers:
 T = TypeVar("T")
 
 JUMP = 10.0
-"""The most seconds that time moves at once. Idle watches are polled after each move, since a stall or timeout of a
-simulated connection sends no notification."""
+"""The most seconds that time moves at once. Idle watches are polled after each move, since a simulated connection that
+stalls or times out sends no notification."""
 
 PATIENCE = 3
-"""How many times in a row all actors must find nothing to do before time moves."""
+"""Time moves only after all actors have found nothing to do this many times in a row."""
 
 RESTLESS, FOR_EACH_OBJECT = 100_000, 100
-"""Work counts as a loop after RESTLESS steps without a pause, plus FOR_EACH_OBJECT for each object in the stores."""
+"""Work counts as an endless loop after RESTLESS steps without a pause, plus FOR_EACH_OBJECT steps for each object in
+the stores."""
 
 SAMPLE = 1000
-"""Steps that are recorded to name the keys of a loop."""
+"""The number of steps that are run to find the objects of an endless loop."""
 
 
 class NotDone(AssertionError):
-    """Raised by `Simulation.run_until` when its time is up."""
+    """Raised by `Simulation.run_until` when the limit is reached."""
 
 
 class Simulation:
-    """Runs whole controllers and a test's own actors in one thread, in an order that its seed decides, on a clock that
-    jumps to the next event. Not thread-safe."""
+    """Runs whole controllers and a test's own actors in one thread, on a clock that jumps to the next moment with work.
+    `seed` decides the order. Not thread-safe."""
 
     def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True, start: datetime = EPOCH) -> None:
-        """`jump`: the most seconds that time moves at once. `record`: whether controllers with a recorder write
-        its file. `start`: the date at which time begins."""
+        """`jump`: the most seconds that time moves at once. `record`: whether controllers with `record=` write their
+        recording. `start`: the date at which time begins."""
         self.seed = seed
         self._jump = seconds(jump)
         self._record = record
@@ -200,13 +203,13 @@ class Simulation:
         self._servers = SimulatedServers(self.clock, seed)
 
     def serve(self, **arguments: Any) -> ApiServer:
-        """Make an embedded server on this clock, with this seed; `arguments` are those of `ApiServer`. The server is
-        not started: `client` makes clients that reach it."""
+        """Make an embedded server with the simulation's clock and seed; `arguments` are the arguments of `ApiServer`.
+        The server does not listen; use `client` to make clients for it."""
         return self._servers.serve(arguments)
 
     def client(self, server: ApiServer, user: str | None = None, *, timeout: Duration = 60) -> Client:
-        """Make a client of the server, without sockets and threads, as an administrator or as `user`; `close` closes
-        it. Raises ValueError like `ApiServer.credentials`."""
+        """Make a client of the server, without sockets and threads, as an administrator or as `user`.
+        `Simulation.close` closes the client. Raises ValueError like `ApiServer.credentials`."""
         return self._servers.client(server, user, timeout)
 
     def close(self) -> None:
@@ -231,16 +234,17 @@ class Simulation:
 
     def start(self, controller: Any, reconciler: Any = None, *, error_policy: ErrorPolicy[Any] | None = None,
               context: Any = None) -> SimulatedController[Any] | list[SimulatedController[Any]]:
-        """Start a controller in this simulation; arguments as for `Controller.start`. A `BoundController` already has
-        them and is passed alone. `step` does its work. Trigger sources that need a thread are not pulled.
+        """Start a controller in this simulation. `reconciler`, `error_policy` and `context` are the arguments of
+        `Controller.start`; a `BoundController` already contains them and is passed alone. The controller runs only in
+        `step`. Trigger sources that need a thread do not run.
 
-        A Manager is passed alone, too: its controllers are started and returned as a list, in the order of `add`. Its
-        election, shards, runnables and servers are ignored.
+        A Manager is also passed alone. Its controllers are started and returned as a list, in the order of `add`. The
+        Manager's election, shards, runnables and servers are ignored.
 
         Raises RequestError for a controller without a reconciler, and for a reconciler beside a bound controller or a
         Manager."""
         if not isinstance(controller, Controller):
-            from kubectl_runtime.manager.manager import Manager  # most simulations have none
+            from kubectl_runtime.manager.manager import Manager  # late, since most simulations have none
 
             if isinstance(controller, BoundController | Manager) and (
                     reconciler, error_policy, context) != (None, None, None):
@@ -273,8 +277,8 @@ class Simulation:
         return simulated
 
     def kill(self) -> None:
-        """Drop every controller, as when its process is killed: its work stays as it is and is not continued. A test's
-        actors continue."""
+        """Drop every controller, as if its process were killed: runs in progress are not finished. A test's actors
+        continue."""
         for controller in self._controllers:
             if controller.assembly.recording is not None:
                 controller.assembly.recording.abandon()
@@ -285,20 +289,20 @@ class Simulation:
         self._world.append(actor)
 
     def add_recorder(self, recorder: Recorder) -> None:
-        """Let `step` send the events of a test's own `recorder`, which needs a client of this clock. `ctx.record` does
-        not need this."""
+        """Let `step` send the Events of a test's own `recorder`, whose client must use this simulation's clock. Events
+        of `ctx.record` are sent without this call."""
         self._recorders.append(recorder)
 
     def step(self) -> bool:
-        """Run one step of one actor; returns whether it did something.
+        """Run one step of one actor; returns whether the actor did something.
 
-        Raises what a test's actor raises, or a defect of the library.
+        Raises what a test's actor raises, or the exception of a bug in the library.
         """
         now = self.clock.monotonic()
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
             for watch in controller.assembly.watches.values():
-                self._resume.setdefault(watch, 0.0)  # a running controller may start watches for reads and ranges
+                self._resume.setdefault(watch, 0.0)  # started later, for reads or shards
             if controller.assembly.reads.values.due() == 0:
                 actors.append(controller.assembly.reads.values.step)
             actors += [controller.executor.step] * min(3, len(controller.executor))
@@ -317,14 +321,14 @@ class Simulation:
         return did
 
     def run(self, steps: int) -> None:
-        """Make `steps` steps without moving the time."""
+        """Run `steps` steps without moving the time."""
         for _ in range(steps):
             self.step()
 
     def settle(self, limit: Duration = 0) -> None:
-        """Step, without a test's actors, until no work is left within `limit` seconds of simulated time.
+        """Step, without a test's actors, until no work is due in the next `limit` simulated seconds.
 
-        Raises AssertionError, which names the seed and the keys, when the work never ends.
+        Raises AssertionError, which names the seed and the objects, if the work never ends.
         """
         world, self._world = self._world, []
         try:
@@ -339,7 +343,7 @@ class Simulation:
             self._world = world
 
     def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
-        """Settle in small steps of time until `done()`.
+        """Run steps and move the time until `done()` is true.
 
         Raises AssertionError, which names the seed, after `limit` simulated seconds, and like `settle`.
         """
@@ -399,7 +403,7 @@ class Simulation:
                        for ref in controller.running)
         keys = ", ".join(key for key, _ in ran.most_common(3)) or "no key: a watch has something to read each time"
         raise AssertionError(f"the simulation does not come to rest: {worked} steps without a pause, at "
-                             f"{self.clock.monotonic():g} s (seed {self.seed}). What runs leads to further runs; most "
+                             f"{self.clock.monotonic():g} s (seed {self.seed}). Runs cause further runs; most "
                              f"busy: {keys}")
 
     def _busy(self) -> bool:

@@ -4,8 +4,9 @@
     assert reconciler.reconcile(obj, ctx) == Action.requeue(300)
     assert ctx.events == [Recorded("BackupFailed", "no space left", warning=True)]
 
-The context is the library's own `Context`, with stores that hold the given objects and a recorder that keeps events.
-Without a client every request is refused. For requests, pass the client of a `RequestVerifier` or an `ApiServer`.
+The context is the library's own `Context`. Its stores contain the given objects, and its recorder collects the recorded
+Events. Without `client` every request is refused. For requests, pass the client of a `RequestVerifier` or an
+`ApiServer`.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from kubectl_runtime.testing.request_verifier import RequestVerifier
 T = TypeVar("T")
 
 NAME = "unit-test"
-"""The controller's name, and so the field manager of writes through `ctx.client`."""
+"""The controller's name, which is also the field manager of writes through `ctx.client`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recorded event; only reason, note and type are compared."""
+    """One recorded Event. Two of them are equal if reason, note and type are equal."""
 
     reason: str
     note: str
@@ -71,7 +72,7 @@ class _Notes(Recorder):
 
 
 class _Reads:
-    """Reads the objects that a test stores, and others through the client."""
+    """Reads objects of kinds with a store from the store, and objects of other kinds through the client."""
 
     def __init__(self, stores: dict[tuple[str, str], Store[Any]], client: Client) -> None:
         self._stores = stores
@@ -103,7 +104,7 @@ class _Reads:
 
 
 class UnitContext(Context[T]):
-    """A `Context` that shows afterwards what a reconciler recorded, and that a test can stop."""
+    """A `Context` that collects the Events that a reconciler records, and that a test can stop."""
 
     __slots__ = ("_notes", "_shutdown")
 
@@ -114,7 +115,7 @@ class UnitContext(Context[T]):
 
     @property
     def events(self) -> list[Recorded]:
-        """The events recorded so far, in order."""
+        """The Events recorded so far, in order."""
         return list(self._notes.events)
 
     def begin_stop(self) -> None:
@@ -127,11 +128,11 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
                 reason: str = "unit test", run_timeout: float | None = None, seed: int = 0) -> UnitContext[T]:
     """Make a context for reconciling `obj`.
 
-    `stored`: further objects in the controller's stores, of any kinds; `kinds`: kinds that are watched without stored
-    objects. Other kinds are refused, as in a controller. `attempt`: 1, or more after failures. `run_timeout`: seconds
-    from now, on the client's clock. `seed`: for random choices.
+    `stored`: further objects in the controller's stores, of any kinds; `kinds`: watched kinds whose stores are empty.
+    The stores of other kinds cannot be used, as in a controller. `attempt`: 1, or more to simulate earlier failures.
+    `run_timeout`: seconds until the run times out, on the client's clock. `seed`: the seed for random choices.
 
-    Raises RequestError for anything but a named object of a resource class, and for an attempt below 1.
+    Raises RequestError for an object that has no name or is not of a resource class, and for an attempt below 1.
     """
     stored = list(stored)
     strange = [each for each in (obj, *stored) if not isinstance(each, Resource) or not each.name]
@@ -151,7 +152,7 @@ def context_for(obj: Resource, *, client: Client | None = None, data: T = None, 
         asked = api_resource_of(kind)
         found = stores.get((asked.group, asked.kind))
         if found is None:
-            raise RequestError(f"{asked.kind} is not watched in this test: context_for(…, stored=[…]) or kinds=[…]")
+            raise RequestError(f"{asked.kind} is not watched in this test: add context_for(…, stored=[…]) or kinds=[…]")
         return found
 
     notes = _Notes(client)
@@ -188,7 +189,7 @@ class _Watched:
 
 def _stores(objects: Iterable[Resource], kinds: Iterable[type[Resource]],
             clock: Clock) -> tuple[dict[tuple[str, str], Store[Any]], dict[ObjectRef, Record]]:
-    """A complete store for each kind, and all records."""
+    """Make a complete store for each kind, and the records of all objects."""
     classes: dict[tuple[str, str], type[Resource]] = {}
     held: dict[tuple[str, str], dict[Any, Record]] = {}
     records: dict[ObjectRef, Record] = {}

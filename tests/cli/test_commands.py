@@ -118,7 +118,7 @@ def test_what_cannot_be_printed_is_said_and_nothing_is_printed(
     ([], "required: COMMAND"),
     (["crds"], "invalid choice: 'crds'"),
     (["crd"], "required: MODULE:CLASS"),
-    (["crd", "examples/kinds.py:Widget"], "a module is named as `import` does: examples.kinds:Widget"),
+    (["crd", "examples/kinds.py:Widget"], "name the module as `import` does: examples.kinds:Widget"),
     (["crd", "kinds"], "'kinds' is not of the form MODULE:NAME"),
     (["server", "--controllers"], "expected one argument"),
 ])

@@ -35,13 +35,13 @@ def test_a_place_is_a_module_and_a_name() -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("op", "'op' is not of the form MODULE:NAME, such as my_package.operator:main: write the name in the module "
-           "behind a colon"),
+    ("op", "'op' is not of the form MODULE:NAME, such as my_package.operator:main: write a colon and the name in the "
+           "module after it"),
     ("op:", "is not of the form MODULE:NAME"),
     ("op:a.b", "is not of the form MODULE:NAME"),
     ("1op:main", "is not of the form MODULE:NAME"),
-    ("op.py:main", "names a file; a module is named as `import` does: op:main"),
-    ("src/op.py", "names a file; a module is named as `import` does: src.op:NAME"),
+    ("op.py:main", "names a file; name the module as `import` does: op:main"),
+    ("src/op.py", "names a file; name the module as `import` does: src.op:NAME"),
     ("./op.py:main", "names a file"),
 ])
 def test_what_is_no_place_is_refused_with_the_right_way(text: str, said: str) -> None:

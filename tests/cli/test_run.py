@@ -80,7 +80,7 @@ def test_in_a_pod_it_is_told_that_each_replica_works_where_nothing_divides_the_w
     manager = made(client, lambda client: Manager(client, sharding=sharding), *arguments)
     tell_of_replicas(manager, pod if in_a_pod else client.config)
     assert caplog.messages == ["no election: each replica of this program does all of the work; with --leader-elect "
-                               f"{LEASE} NAME one of them works at a time"] * told
+                               f"{LEASE} NAME only one replica works at a time"] * told
 
 
 @pytest.mark.parametrize(("arguments", "page"), [

@@ -268,7 +268,7 @@ def answering(status: int, body: bytes) -> Iterator[str]:
     (200, b"\xff\xfe", "is not a status page of kubectl_runtime"),
     (200, b"[" * 100_000, "is not a status page of kubectl_runtime"),
     (200, b'{"version": 2}', "from a newer version"),
-    (200, b" " * (MOST_BYTES + 1), "it has more than 4 MiB")])
+    (200, b" " * (MOST_BYTES + 1), "the response has more than 4 MiB")])
 def test_what_does_not_answer_as_a_page_is_told_in_one_line(status: int, body: bytes, said: str,
                                                             capsys: pytest.CaptureFixture[str]) -> None:
     with answering(status, body) as url:

@@ -179,9 +179,9 @@ def test_waiting_ends_at_its_timeout_at_a_stop_and_with_the_candidacy(client: Cl
 
 def test_a_candidacy_has_to_be_begun_and_is_begun_once(client: Client) -> None:
     lock = elect(client, LeaderElection("once"))
-    with pytest.raises(RequestError, match="it has not begun: with elect"):
+    with pytest.raises(RequestError, match="has not begun: write `with elect"):
         lock.wait(0)
-    with lock, pytest.raises(RequestError, match="it was entered before"):
+    with lock, pytest.raises(RequestError, match="was entered before"):
         lock.start()
 
 
@@ -193,7 +193,7 @@ def test_the_locks_client_writes_only_while_it_leads(client: Client) -> None:
     maps = Api.namespaced(lock.client, ConfigMap, "default")
     told: list[str] = []
     forget = client.on_write(lambda write: told.append(write.ref.name))
-    with pytest.raises(NotLeaderError, match=r"create configmaps default/a: not sent, as me does not lead .*standby"):
+    with pytest.raises(NotLeaderError, match=r"default/a: not sent, because me does not lead .*standby"):
         maps.create({"metadata": {"name": "a"}})
     with lock:
         lock.wait(LIMIT)

@@ -66,7 +66,7 @@ def test_an_outer_client_writes_in_a_run_only_while_this_process_leads(
         assert lock.wait(LIMIT)
         with Controller(maps(lock.client)).start(reconcile):
             assert done.wait(LIMIT)
-    refused = [name for name, text in said.items() if "not sent, as me does not lead" in text]
+    refused = [name for name, text in said.items() if "not sent, because me does not lead" in text]
     assert refused == ["outer", "derived", "copied", "awaited", "guarded"]
     assert {name: said[name] for name in said.keys() - refused} == {
         "leading": "leading", "read": "it", "another": "another", "started": "started",

@@ -295,7 +295,7 @@ def test_a_run_whose_shard_is_lost_is_told_and_its_writes_are_refused_and_only_i
     assert done.wait(LIMIT)
     assert told["stopped"]
     assert told["reason"] == f"shard {shard} of shop no longer belongs to this replica"
-    assert f"not sent, as shard {shard} of default/shop does not (or no longer) belong to a" in told["error"]
+    assert f"not sent, because shard {shard} of default/shop does not (or no longer) belong to a" in told["error"]
     assert (told["copied"], told["outside"]) == (True, False)  # what a thread of its own writes is known to be nobody's
     until(lambda: len(one.managers["a"].shards) == SHARDS)  # the thief does not renew it
     (line,) = [record for record in caplog.records if "; lost " in record.getMessage()]

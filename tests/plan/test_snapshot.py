@@ -414,7 +414,7 @@ def test_the_namespaces_that_a_program_asks_for_are_read_too() -> None:
     assert not other.created
     text = "\n".join(map(str, other.unknown))
     assert "create ConfigMap kube-system/copy: namespace kube-system was not read" in text
-    assert "ConfigMap objects in namespace kube-system: are asked for by the program and were not read" in text
+    assert "ConfigMap objects in namespace kube-system: are requested by the program but were not read" in text
     world.sim.close()
 
 

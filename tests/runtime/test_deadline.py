@@ -322,7 +322,7 @@ def test_a_run_that_does_not_end_is_reported_and_removing_oneself_does_not_block
 @pytest.mark.parametrize("wrong", ["other", None, 3, Controller])
 def test_what_is_not_there_cannot_be_removed(wrong: Any, client: Client) -> None:
     manager = Manager(client, serve=None).add_runnable(until_stopped, "waiter")
-    with pytest.raises(RequestError, match=r"there are: waiter"):
+    with pytest.raises(RequestError, match=r"the members are: waiter"):
         manager.remove(wrong)
     assert manager.remove("waiter") == []  # before the start
     assert manager.runnables() == []

@@ -1,20 +1,20 @@
-"""Compares two runs: the differences of their end states, and the first write that caused them.
+"""Compares two runs of a story: finds the differences between their end states, and the first write that caused them.
 
-The first diverging write is a write of the disturbed run to an object that ends differently: the first write after
-which the object has a state that it never has later in the undisturbed run, or the first write that creates one object
-too many. If the disturbed run has no such write, the result is the undisturbed run's first write to such an object that
-the disturbed run did not make.
+The first diverging write is searched among the disturbed run's writes to objects that end differently. It is the first
+write after which such an object has a state that it does not reach any more in the undisturbed run, or that creates
+more objects of one name than the undisturbed run. If the disturbed run has no such write, the result is the undisturbed
+run's first write to such an object that the disturbed run did not make.
 
 Objects are compared without values that differ between any two clusters:
 
 - uid, resourceVersion, generation, managedFields, creationTimestamp and selfLink are left out
-- deletionTimestamp is compared only as present or absent, observedGeneration as equal to the generation or not
-- a uid anywhere becomes its owner: `<uid of configmaps default/a>`, `<… an earlier …>` or `<uid>`
+- for deletionTimestamp only its presence is compared, for observedGeneration only whether it equals the generation
+- a uid anywhere becomes `<uid of configmaps default/a>`, `<… an earlier …>` for a deleted object, or `<uid>` if unknown
 - a time anywhere becomes `<time>`, the ID of a container `<container>`
-- a name that the server generated becomes `prefix*`, also where another object mentions it
+- a name that the server generated becomes `prefix*`, also where another object contains the name
 - conditions, owner references and finalizers are sorted
-- numbers and addresses that depend on how many rollouts came before are left out (`ROLLOUTS`), and so are the objects
-  that keep earlier rollouts (`HISTORY`): a level-triggered controller may skip an intermediate state
+- numbers and addresses that depend on the number of earlier rollouts are left out (`ROLLOUTS`), and so are the objects
+  that store earlier rollouts (`HISTORY`), since a level-triggered controller may skip an intermediate state
 """
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DROPPED = ("uid", "resourceVersion", "generation", "managedFields", "creationTi
 _SORTED = {"conditions": "type", "ownerReferences": "uid", "finalizers": ""}
 
 State = tuple[int, dict[str, dict[str, Version]]]
-"""A dump of the storage."""
+"""A dump of the server's storage."""
 
 
 Ignored = tuple[tuple[str, ...], ...]
@@ -52,11 +52,12 @@ ROLLOUTS: dict[str, Ignored] = {
 """By kind, the fields whose values depend on the number of earlier rollouts."""
 
 HISTORY = {"replicasets.apps": ("Deployment",), "controllerrevisions.apps": ("StatefulSet", "DaemonSet")}
-"""By kind, the owners for which objects of this kind keep earlier rollouts. A ReplicaSet with replicas is in use."""
+"""By kind, the kinds of owners whose earlier rollouts are stored in objects of this kind. A ReplicaSet with replicas is
+in use, so it is compared."""
 
 
 def _remove(value: Any, path: tuple[str, ...]) -> None:
-    """Remove the value at `path`; `path` passes through every item of a list."""
+    """Remove the value at `path`. If a value on the path is a list, the rest of the path applies to every item."""
     if isinstance(value, list):
         for item in value:
             _remove(item, path)
@@ -68,14 +69,14 @@ def _remove(value: Any, path: tuple[str, ...]) -> None:
 
 
 def _is_history(resource: str, version: Version) -> bool:
-    """Whether the object only keeps an earlier rollout of its owner."""
+    """Whether the object only stores an earlier rollout of its owner."""
     if not any(owner.get("kind") in HISTORY.get(resource, ()) for owner in version.owners):
         return False
     return not (version.decode().get("spec") or {}).get("replicas")
 
 
 class Forms:
-    """The names and comparable forms of one run's objects; `end` is the state at its end."""
+    """One run's objects in comparable form, by comparable name. `end` is the state at the end of the run."""
 
     def __init__(self, journal: Journal, end: State, ignored: Ignored = ()) -> None:
         self._ignored = ignored
@@ -87,7 +88,7 @@ class Forms:
         self._names = names
         self._cache: dict[int, Any] = {}
         self.objects: dict[Identity, list[Any]] = {}
-        """The end state by name; objects of one generated name are together, in a stable order."""
+        """The end state by comparable name. All objects with one generated name are in one list, in a stable order."""
         for key, bucket in end[1].items():
             for version in bucket.values():
                 identity = identity_of(key, version)
@@ -97,12 +98,12 @@ class Forms:
             forms.sort(key=repr)
 
     def name(self, identity: Identity) -> Identity:
-        """The name of the object in a form that is the same in every run."""
+        """The object's identity in a form that is the same in every run."""
         resource, namespace, name = identity
         return resource, self._text(namespace), self._text(name)
 
     def form(self, resource: str, version: Version) -> Any:
-        """The comparable form of the object, whose kind is `resource`."""
+        """The comparable form of an object of the kind `resource`."""
         found = self._cache.get(id(version))
         if found is None:
             found = self._cache[id(version)] = self._of(version.decode(), (*self._ignored, *ROLLOUTS.get(resource, ())))
@@ -144,7 +145,7 @@ class Forms:
         return form
 
     def _text(self, text: str) -> str:
-        if len(text) >= 19:  # a shorter text cannot hold a time or a uid
+        if len(text) >= 19:  # a shorter text cannot contain a time or a uid
             text = _TIME.sub("<time>", text)
             text = _UID.sub(lambda found: self._owner_of(found[0]), text)
             text = _CONTAINER.sub("<container>", text)
@@ -170,7 +171,7 @@ LONGEST = 120
 """The most characters shown of a value."""
 
 Mask = frozenset[tuple[Identity, Path]]
-"""The places where objects differ between any two runs because their values are random."""
+"""The fields whose values are random, so that they differ between any two runs."""
 
 
 class Outcome:
@@ -186,26 +187,27 @@ class Outcome:
         return self.forms.objects
 
     def states(self, entry: Entry) -> list[tuple[Identity, Any]]:
-        """The names and forms that a write produced; the form is None for a deleted object."""
+        """The objects that a write changed: for each, its comparable name and form; the form is None for a deleted
+        object."""
         return [(self.forms.name(identity), None if version is None else self.forms.form(identity[0], version))
                 for identity, version in entry.made]
 
 
 def random_places(one: Outcome, other: Outcome) -> Mask:
-    """The places where two undisturbed runs differ. Raises ValueError if different objects exist."""
+    """The fields in which two undisturbed runs differ. Raises ValueError if the runs end with different objects."""
     counts = {name: (len(one.objects.get(name, [])), len(other.objects.get(name, [])))
               for name in {*one.objects, *other.objects}}
     different = sorted(shown(name) for name, (left, right) in counts.items() if left != right)
     if different:
-        raise ValueError("even undisturbed the story does not end in the same objects twice, so that there is nothing "
-                         f"to compare with: {', '.join(different[:10])}")
+        raise ValueError("two undisturbed runs of the story end with different objects, so there is nothing to compare "
+                         f"with: {', '.join(different[:10])}")
     return frozenset((name, path) for name in one.objects
                      for left, right in zip(one.objects[name], other.objects[name], strict=True)
                      for path, _, _ in differences(left, right))
 
 
 def difference(plain: Outcome, disturbed: Outcome, mask: Mask) -> dict[Identity, list[str]]:
-    """The lines that describe how the ends differ, by object; empty if they are equal."""
+    """By object, the lines that describe how the two end states differ; empty if the states are equal."""
     found: dict[Identity, list[str]] = {}
     for name in [*plain.objects, *(name for name in disturbed.objects if name not in plain.objects)]:
         before, after = plain.objects.get(name, []), disturbed.objects.get(name, [])
@@ -228,7 +230,7 @@ def _of_one(name: Identity, before: list[Any], after: list[Any], mask: Mask) -> 
 
 
 def _is_not(name: Identity, path: Path, there: Any, wanted: Any) -> str:
-    """Describe two values; for a Secret's content, only whether it is present."""
+    """Describe the difference of two values. The values of a Secret are not shown."""
     if name[0] == "secrets" and path[:1] in (("data",), ("stringData",)):
         return "is missing" if there is MISSING else "should be missing" if wanted is MISSING else "has another value"
     return f"is {_short(there)}, not {_short(wanted)}"
@@ -240,7 +242,7 @@ def _short(value: Any) -> str:
 
 
 def first_diverging(plain: Outcome, disturbed: Outcome, differ: set[Identity], mask: Mask) -> str:
-    """The first diverging write as text; see the module."""
+    """The first diverging write as text; see the module's docstring."""
     way = {name: _way(plain, name, mask) for name in differ}
     births = Counter(plain.forms.name(identity) for identity, _ in plain.journal.known.values())
     born: dict[Identity, set[str]] = {}
@@ -264,7 +266,7 @@ def first_diverging(plain: Outcome, disturbed: Outcome, differ: set[Identity], m
 
 
 def _way(run: Outcome, name: Identity, mask: Mask) -> list[tuple[Any, Entry]]:
-    """The states of an object in order, and the writes that produced them."""
+    """An object's states in order, each with the write that produced it."""
     found: list[tuple[Any, Entry]] = []
     for entry in run.journal.entries:
         for there, form in run.states(entry):

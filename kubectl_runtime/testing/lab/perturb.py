@@ -1,15 +1,16 @@
-"""`perturb`: checks that a controller reaches the same end state whatever disturbs it.
+"""`perturb`: checks that a controller reaches the same end state despite crashes, stale reads and missed changes.
 
     report = perturb(build, story)
     assert report.ok, str(report)
 
-`perturb` plays the story in a simulation of one thread, first undisturbed, then once for each point at which something
-can go wrong: the process ends between two writes, reads stale objects, or misses changes. Each run must end with the
-same objects. The idea is that of Sieve (Sun et al., "Automatic Reliability Testing for Cluster Management Controllers",
-OSDI 2022). A level-triggered controller passes; one that relies on memory, counts, or an undisturbed order does not.
+The story is a function that changes objects. `perturb` plays it in a single-threaded simulation, first undisturbed,
+then once for each point at which something can go wrong: the process ends between two writes, reads stale objects, or
+misses changes. Each run must end with the same objects. The idea comes from Sieve (Sun et al., "Automatic Reliability
+Testing for Cluster Management Controllers", OSDI 2022). A level-triggered controller passes; a controller that relies
+on its memory, on counting events, or on an undisturbed order does not.
 
-A report names the command that repeats one disturbed run: pytest with `--perturb-only`, `kubectl-runtime perturb`, or,
-for functions that neither can name, the call `perturb(..., only="POINT", seed=SEED)`.
+A report names the command that repeats one disturbed run: pytest with `--perturb-only`, or `kubectl-runtime perturb`.
+For functions that no command line can name, it is the call `perturb(..., only="POINT", seed=SEED)`.
 """
 from __future__ import annotations
 
@@ -50,8 +51,9 @@ from kubectl_runtime.testing.lab.world import (
 
 @dataclass(frozen=True)
 class Options:
-    """The options from pytest: play `only` this point, with this `seed`. `root`: the root directory of test names; None
-    outside of pytest. `tell`: writes to the terminal, past pytest's capture."""
+    """The options from pytest. `only`: the only point to play; `seed`: the seed for it. `root`: the directory to which
+    test names are relative; None outside of pytest. `tell`: a function that writes to the terminal, past pytest's
+    capture."""
 
     only: Point | None = None
     seed: int | None = None
@@ -60,7 +62,7 @@ class Options:
 
 
 OPTIONS: ContextVar[Options] = ContextVar("perturbation_options", default=Options())  # noqa: B039 - frozen
-"""Set by the pytest plugin."""
+"""The options that the pytest plugin sets for `perturb`."""
 
 
 def command(build: Callable[..., Any], story: Callable[..., Any], point: Point, seed: int) -> str:
@@ -80,8 +82,8 @@ def command(build: Callable[..., Any], story: Callable[..., Any], point: Point, 
 
 
 def _place_of(function: Any) -> tuple[Path | None, str] | None:
-    """Return the function's MODULE:NAME and, if a new process would not find the module, the folder to add to its path;
-    None for a function without such a name."""
+    """Return the function's MODULE:NAME, and the folder to add to PYTHONPATH if a new process would not find the module
+    otherwise. Returns None if the function cannot be named in this form."""
     module, name = sys.modules.get(getattr(function, "__module__", "")), getattr(function, "__qualname__", "")
     if module is None or not name.isidentifier() or getattr(module, name, None) is not function:
         return None
@@ -100,7 +102,7 @@ def _place_of(function: Any) -> tuple[Path | None, str] | None:
 
 
 def _everybodys() -> list[Path]:
-    """The import path of every new interpreter: installed packages and this package's folder."""
+    """The folders that every new interpreter imports from: installed packages and this package's folder."""
     installed = [Path(entry).resolve() for entry in sys.path if "site-packages" in entry or "dist-packages" in entry]
     return [*installed, Path(kubectl_runtime.__file__).resolve().parents[1]]
 
@@ -109,7 +111,7 @@ _ANEW = "\r\x1b[K"
 
 
 class Progress:
-    """Shows how far a perturbation is. `tell` writes to the terminal; None writes nothing."""
+    """Shows the progress of `perturb`. `tell` writes to the terminal; if it is None, nothing is written."""
 
     def __init__(self, points: Sequence[Point], tell: Callable[[str], object] | None) -> None:
         self._total = Counter(point.fault for point in points)
@@ -118,13 +120,13 @@ class Progress:
         self._tell = tell
 
     def ran(self, point: Point, *, diverged: bool) -> None:
-        """Count a finished run; `diverged` says whether its end differs."""
+        """Count a finished run. `diverged`: whether its end differs from the undisturbed run's."""
         self._done[point.fault] += 1
         self._found += diverged
         self._show()
 
     def end(self) -> None:
-        """End the line."""
+        """End the line on the terminal."""
         if self._tell is not None and self._total:
             self._tell("\n")
 
@@ -136,8 +138,8 @@ class Progress:
 
 
 def terminal() -> Callable[[str], object] | None:
-    """Return the function that writes to the terminal: pytest's if set, or one for standard error if that is a
-    terminal."""
+    """Return a function that writes to the terminal: pytest's if set, otherwise one for standard error. Returns None if
+    standard error is not a terminal."""
     if (tell := OPTIONS.get().tell) is not None:
         return tell
     stream = sys.stderr
@@ -152,13 +154,13 @@ def terminal() -> Callable[[str], object] | None:
 
 
 SHOWN = 20
-"""Lines of a difference that a report shows."""
+"""The most lines of a difference that a report prints."""
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """A run that ended differently from the undisturbed run. `write`: the first diverging write; `difference`: the
-    lines in which the ends differ; `command` repeats the run."""
+    """A run that ended differently from the undisturbed run. `write`: the first diverging write; `difference`: lines
+    that describe the differences between the end states; `command`: the command that repeats the run."""
 
     point: Point
     write: str
@@ -170,7 +172,7 @@ class Divergence:
 
     @property
     def fault(self) -> Fault:
-        """The kind of the disturbance."""
+        """The kind of disturbance."""
         return self.point.fault
 
     def __str__(self) -> str:
@@ -183,7 +185,7 @@ class Divergence:
 @dataclass(frozen=True)
 class Report:
     """The result of `perturb`. `writes`: the number of the controllers' writes in the undisturbed run; `runs`: the
-    number of disturbed runs. As text, a summary with a command for each run that diverged."""
+    number of disturbed runs. `str(report)` is a summary with a command for each run that diverged."""
 
     seed: int
     writes: int
@@ -192,12 +194,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether every run ended as the undisturbed run."""
+        """Whether every run ended like the undisturbed run."""
         return not self.divergences
 
     @property
     def first_divergence(self) -> Divergence | None:
-        """The first run that did not end as the undisturbed run, or None."""
+        """The first run that did not end like the undisturbed run, or None."""
         return self.divergences[0] if self.divergences else None
 
     def __str__(self) -> str:
@@ -209,28 +211,31 @@ class Report:
 
 def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULTS, seed: int = 0,
             only: Point | str | None = None, ignore: Sequence[str | Sequence[str]] = ()) -> Report:
-    """Play `story` undisturbed, and once for each point of `faults`; return a report of runs that end differently.
+    """Play `story` undisturbed and then once for each point of `faults`; return a report of the runs that end
+    differently.
 
     `build(client)` makes all controllers, and is called again after each restart. It returns
     `Controller(...).bind(reconciler)` or a Manager (whose election, shards, runnables and servers are ignored).
-    `story(client)` is the outside world, which creates, changes and deletes objects. The controllers react to each
-    write of the story before the write returns, and they run while the story waits on the client's clock
-    (`await_condition`). Before its first request the story can prepare the world outside of the cluster. The server
-    runs the controllers of a cluster and has the CRDs of the watched classes.
+    `story(client)` plays the user and everything else outside of the controllers: it creates, changes and deletes
+    objects. The controllers react to each write of the story before the write returns, and they run while the story
+    waits on the client's clock (`await_condition`). Before its first request the story can prepare what the controllers
+    use outside of the cluster. The simulated server runs Kubernetes's own controllers and serves the CRDs of the
+    watched classes.
 
-    Ends are compared without uids, versions and times, without values that differ at random between two undisturbed
-    runs, and without what depends on the number of earlier rollouts, such as a Deployment's revision, its ReplicaSets
-    without replicas, and the IPs of Pods (see the module `comparison`); Events and Leases are ignored. `seed` decides
-    the order of all simulated events; a report's point and seed repeat a run. `only`: play only this point, with the
-    library's logs, which are muted otherwise; under pytest use `--perturb-only` and `--perturb-seed`. `ignore`: fields
-    that are not compared in any object, such as `"status.checkedAt"`; if a key contains a dot, write `("metadata",
-    "annotations", "example.com/at")`.
+    The comparison of the end states leaves out uids, versions and times, and values that differ at random between two
+    undisturbed runs. It also leaves out whatever depends on the number of earlier rollouts, such as a Deployment's
+    revision, its ReplicaSets without replicas, and the IPs of Pods (see the module `comparison`), and all Events and
+    Leases. `seed` decides the order of all simulated events; a report's point and seed repeat a run. `only`: play only
+    this point, and write the library's logs, which are muted otherwise; under pytest use `--perturb-only` and
+    `--perturb-seed`. `ignore`: fields that are not compared in any object, such as `"status.checkedAt"`; if a key
+    contains a dot, write `("metadata", "annotations", "example.com/at")`.
 
-    Time is simulated: code that sleeps in real time delays everything, and is named on standard error after 10 s.
+    Time is simulated. Code that sleeps in real time blocks the whole simulation; after 10 s its stack is printed on
+    standard error.
 
-    Blocks, in this thread: a few seconds for a controller with 10 writes. Raises what the story or `build` raises
-    undisturbed, RequestError for invalid arguments, and ValueError for a story that does not end alike when it is
-    played twice, or in which the controllers write nothing.
+    Blocks and runs everything in this thread; a controller with 10 writes takes a few seconds. Raises what the story or
+    `build` raises in the undisturbed run, and RequestError for invalid arguments. Raises ValueError if two undisturbed
+    runs end differently, or if the controllers write nothing.
     """
     check(build, story, faults)
     ignored = paths_of(ignore)
@@ -282,9 +287,9 @@ def _check_there(point: Point, plain: Ended) -> None:
 
 
 def paths_of(ignore: Sequence[str | Sequence[str]]) -> Ignored:
-    """The keys of ignored fields. Raises RequestError."""
+    """Split ignored fields into their keys. Raises RequestError for invalid fields."""
     if isinstance(ignore, str) or not isinstance(ignore, Sequence):
-        raise RequestError(f"ignore= takes several fields: ignore=[{ignore!r}]")
+        raise RequestError(f"ignore= takes a list of fields: ignore=[{ignore!r}]")
     found = tuple(tuple(path.split(".")) if isinstance(path, str) else tuple(path) for path in ignore)
     for path in found:
         if not path or not all(isinstance(key, str) and key for key in path):
@@ -293,13 +298,13 @@ def paths_of(ignore: Sequence[str | Sequence[str]]) -> Ignored:
 
 
 BLOCKED = 10.0
-"""Seconds of real time without progress after which the blocking code is named."""
+"""Seconds of real time without progress after which the stack of the blocking code is printed."""
 
 
 @contextmanager
 def naming_what_blocks(seconds: float = BLOCKED) -> Iterator[None]:
-    """Print once on standard error where this thread stands if it has not moved for `seconds`: a simulation must not
-    wait for real time."""
+    """If this thread makes no progress for `seconds` inside the block, print its stack once on standard error, since a
+    simulation must not wait in real time."""
     ended, thread = threading.Event(), threading.get_ident()
 
     def look() -> None:
@@ -325,8 +330,8 @@ def naming_what_blocks(seconds: float = BLOCKED) -> Iterator[None]:
 
 
 def undisturbed(build: Build, story: Story, seed: int, ignored: Ignored = ()) -> tuple[Ended, Mask]:
-    """Return how the story ends undisturbed, and which values differ at random. Raises like `perturb`."""
-    # The second run draws other random numbers, so the two ends differ exactly where a random value is used.
+    """Return the undisturbed run, and the fields that differ at random. Raises like `perturb`."""
+    # The second run draws other random numbers, so the end states differ only in values that are random.
     runs = [_play(build, story, seed, None, MOST_REQUESTS, ignored, randoms=seed + number) for number in range(2)]
     for run in runs:
         if run.error is not None:
@@ -335,7 +340,7 @@ def undisturbed(build: Build, story: Story, seed: int, ignored: Ignored = ()) ->
             raise ValueError(f"even undisturbed, {run.trouble}")
     if runs[0].writes == 0:
         raise ValueError("the controllers write nothing in this story, so there is nothing to disturb: does the story "
-                         "create what they watch?")
+                         "create objects that they watch?")
     return runs[0], random_places(runs[0].outcome, runs[1].outcome)
 
 

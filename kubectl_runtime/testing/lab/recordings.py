@@ -1,11 +1,11 @@
-"""`Recording` reads what a controller with `record=` wrote (the lines are described in runtime/recording.py), and
-`Journal` keeps the writes of one run.
+"""`Recording` reads the file that a controller with `record=` wrote; runtime/recording.py describes its lines.
+`Journal` stores the writes of one simulated run.
 
-FILE is read together with FILE.1 if one process wrote both and FILE continues FILE.1. A torn last line is ignored;
-other unreadable lines, and lines that the recorder lost, are counted in `gaps`.
+FILE is read together with FILE.1 if one process wrote both and FILE continues FILE.1. An incomplete last line is
+ignored. Other unreadable lines, and lines that the recorder lost, are counted in `gaps`.
 
-A write is a request that changes stored state. Reads, dry runs, reviews, Events and Leases are not writes, since they
-are not part of a controller's result.
+A write is a request that changes stored objects. Dry runs, reviews, and requests for Events and Leases do not count as
+writes, since they are not part of a controller's result.
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kubectl_runtime.runtime.recording import FORMAT, WatchPlace, object_of
 
 
 class RecordingError(Exception):
-    """The file holds no recording, or one that cannot be replayed; the text says why."""
+    """The file is no recording, or the recording cannot be replayed; the text says why."""
 
 
 class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run": "id", "namespace": "ns",
@@ -68,13 +68,13 @@ class Line(msgspec.Struct, rename={"kind": "k", "time": "t", "watch": "w", "run"
 
     @property
     def object(self) -> bytes:
-        """The object of a `held`, `apply` or `delete`."""
+        """The object of a line of the kind `held`, `apply` or `delete`."""
         return object_of(self.o, self.line)
 
 
     @property
     def content(self) -> bytes:
-        """The body of a call's response."""
+        """The response body of a line of the kind `call`."""
         if self.text is not None:
             return self.text.encode()
         return b"" if self.answer == b"null" else bytes(self.answer)
@@ -85,7 +85,8 @@ _decode = decoder_of(Line)
 
 @dataclass
 class RecordedRun:
-    """One run: `position` in the recording, the positions of its `calls`; `end`: None if it did not end."""
+    """One recorded run. `position`: the index of its first line; `calls`: the indexes of its calls' lines; `end`: its
+    last line, or None if the run did not end."""
 
     position: int
     begin: Line
@@ -104,7 +105,7 @@ class RecordedRun:
 
 @dataclass
 class Recording:
-    """All lines in order, and the runs among them."""
+    """A recording: all lines in order, and the runs that they describe."""
 
     head: Line
     lines: list[Line]
@@ -112,11 +113,12 @@ class Recording:
     runs: list[RecordedRun]
     gaps: int = 0
     partial: bool = False
-    """Whether the stored objects at its beginning are unknown."""
+    """Whether the recording does not contain the objects that were stored at its beginning."""
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """Read the recording at `path`, together with the earlier file. Raises RecordingError, OSError."""
+        """Read the recording at `path`, together with the earlier file if there is one. Raises RecordingError and
+        OSError."""
         lines, gaps = _lines_of(path)
         head = _head(path, lines)
         earlier = Path(f"{path}.1")
@@ -154,7 +156,7 @@ def _lines_of(path: Path) -> tuple[list[Line], int]:
         try:
             lines.append(_decode(text))
         except DECODE_FAILURES:
-            unread += number < len(texts) - 1  # a torn line has no line end
+            unread += number < len(texts) - 1  # only the last line may be incomplete
     return lines, unread
 
 
@@ -168,7 +170,7 @@ def _head(path: Path, lines: list[Line]) -> Line:
 
 
 def _after_what_was_held(lines: list[Line]) -> list[Line]:
-    """The lines of the second file without its initial state, which the first file's lines already give."""
+    """The lines of the second file without its initial state, which follows from the first file's lines."""
     for number, line in enumerate(lines):
         if line.kind not in ("begin", "held", "ready"):
             return lines[number:]
@@ -176,28 +178,28 @@ def _after_what_was_held(lines: list[Line]) -> list[Line]:
 
 
 PASSING = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
-"""Kinds of events and leases, which are ignored: `plural.group`."""
+"""The kinds of Events and Leases, which are ignored, as `plural.group`."""
 
 _REVIEWS = ("authorization.k8s.io", "authentication.k8s.io")
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 Identity = tuple[str, str, str]
-"""The identity of an object: `plural.group`, namespace, name."""
+"""An object's identity: `plural.group`, namespace, name."""
 
 
 def resource_of(group: str, plural: str) -> str:
-    """The name of a resource: `deployments.apps`, or `pods` in the core group."""
+    """The name of a resource, such as `deployments.apps`, or `pods` in the core group."""
     return f"{plural}.{group}" if group else plural
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The parsed action of a request."""
+    """A parsed request: its verb and target, and whether it is a write."""
 
     info: RequestInfo
     is_write: bool
     is_cached: bool
-    """Whether the request accepts an older state: `resourceVersion=0`."""
+    """Whether the request accepts a cached, older state by `resourceVersion=0`."""
 
     @classmethod
     def of(cls, request: requests.PreparedRequest) -> Asked:
@@ -223,13 +225,13 @@ class Asked:
 
 
 CLUSTER = "the cluster"
-"""The author of the writes of the server's own controllers."""
+"""The author of writes by the server's own controllers."""
 
 
 @dataclass
 class Entry:
-    """One write: `by` is its author, `text` for example `create configmaps default/a`; `made` holds the resulting
-    objects, None for a deleted one. `number` counts the writes of the same author."""
+    """One write. `by`: its author; `text`: for example `create configmaps default/a`; `number`: counts the author's
+    writes; `made`: the objects that the write changed, with None in place of a deleted object."""
 
     by: str
     number: int
@@ -250,7 +252,7 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.known: dict[str, tuple[Identity, str]] = {}
-        """Every object that existed and its generateName, by uid."""
+        """The identity and the generateName of every object that existed in the run, by uid."""
         self._current: Entry | None = None
 
     @contextmanager
@@ -264,14 +266,14 @@ class Journal:
             self._current = None
 
     def see(self, bucket: Bucket, change: Change) -> None:
-        """An observer of the server's storage."""
+        """Record a change of the server's storage, as an observer of the storage."""
         version = change.new
         identity = identity_of(bucket.key, version)
         if version.uid not in self.known:
             generated = version.decode()["metadata"].get("generateName", "")
             self.known[version.uid] = identity, generated if version.name.startswith(generated) else ""
         entry = self._current
-        if entry is None:  # by a controller of the cluster, for example garbage collection
+        if entry is None:  # the author is a controller of the cluster, such as the garbage collector
             verb = "delete" if change.deleted else "create" if change.old is None else "update"
             place = f"{version.namespace}/{version.name}" if version.namespace else version.name
             entry = Entry(CLUSTER, len(self.entries) + 1, f"{verb} {identity[0]} {place}")
@@ -280,6 +282,7 @@ class Journal:
 
 
 def identity_of(key: str, version: Version) -> Identity:
-    """`key` is the storage's name of a kind: `group/plural`, or the plural."""
+    """Return the identity of a stored object. `key`: the kind's key in the storage, `group/plural`, or only the
+    plural."""
     group, _, plural = key.rpartition("/")
     return resource_of(group, plural), version.namespace, version.name

@@ -1,16 +1,17 @@
-"""`replay`: repeats the runs of a recording, in one thread, up to a run that failed.
+"""`replay`: repeats a recording's runs in one thread, up to a run that failed.
 
-The recorded changes fill and change the stores in their recorded order; a simulated clock shows the recorded time. The
-runs are replayed in the order in which they began, with the recorded stores and answers; the requests and the result of
-each run are compared with the recording. A recording does not hold random numbers, values that a program reads from
-other places, or its memory from before the recording. Concurrent runs are played one after the other. Each run begins
-with the stores as they were at its recorded beginning; during its calls the stores change as recorded, up to the
-beginning of the next run.
+The recorded changes are applied to the stores in their recorded order, and a simulated clock returns the recorded
+times. The runs are replayed in the order in which they began, with the recorded stores and responses. Each run's
+requests and result are compared with the recording. A recording does not contain random numbers, values that a program
+reads from other places, or the program's memory from before the recording. Concurrent runs are replayed one after the
+other. Each run begins with the stores as they were at its recorded beginning. During its calls the stores change as
+recorded, up to the beginning of the next run.
 
-`ScriptedTransport` answers requests from the recording. A watch lists and streams the changes up to the position of
-`feed`. A call inside a run gets the recorded answer if it matches the run's next recorded call; otherwise it is
-recorded as a departure. A call with another body (a time, a random value) is answered and noted; a call that was not
-recorded gets a 501. A call that got no answer in the recording gets no answer in the replay.
+`ScriptedTransport` answers requests from the recording. To a watch it sends the recorded changes up to the position of
+`feed`. A call inside a run receives the recorded response if it matches one of the run's next recorded calls. A call
+with another body (a time, a random value) also receives the response, but is reported as a departure. A call that was
+not recorded receives a 501 and is reported as a departure. A call without a response in the recording raises a
+connection error.
 """
 from __future__ import annotations
 
@@ -63,10 +64,10 @@ class ScriptedWatch:
         self._stored: dict[str, bytes] = {}
         self._listed = 0
         self._after: dict[str, int] = {}
-        """The index of the next event, by resourceVersion."""
+        """By resourceVersion, the index of the event that follows it."""
 
     def take(self, line: Line) -> None:
-        """Add a line of the watch."""
+        """Apply a line of the recording that belongs to this watch."""
         if line.kind == "ready":
             self.is_ready = True
             return
@@ -88,18 +89,18 @@ class ScriptedWatch:
                                     "items": [msgspec.Raw(obj) for obj in self._stored.values()]})
 
     def start_of(self, version: str) -> int:
-        """The index of the first event for a watch from a resourceVersion."""
+        """The index of the first event to send to a watch that starts at this resourceVersion."""
         return self._after.get(version, self._listed)
 
 
 class ScriptedTransport(BaseAdapter):
-    """Answers a program's requests from its recording; a transport adapter for requests. Not thread-safe."""
+    """Answers a program's requests from a recording; a transport adapter for requests. Not thread-safe."""
 
     def __init__(self, recording: Recording) -> None:
         super().__init__()
         self.departures: list[str] = []
         self.before_answer: Callable[[int], None] = lambda _: None
-        """Called with the position of a call before the call is answered."""
+        """Called before each call is answered, with the call's position in the recording."""
         self._recording = recording
         self._watches = {name: ScriptedWatch(name) for name in recording.watches}
         self._by_place = {(place.path, place.labels, place.fields, place.metadata): self._watches[name]
@@ -107,12 +108,12 @@ class ScriptedTransport(BaseAdapter):
         self._fed = 0
         self._run: RecordedRun | None = None
         self.in_run = False
-        """Whether requests come from the run, and not from a watch."""
+        """Whether requests are made by the run, and not by a watch."""
         self._calls: deque[int] = deque()
         self._last: int | None = None
 
     def feed(self, position: int) -> None:
-        """Give the watches the changes before this position of the recording."""
+        """Pass the recorded changes before this position to the watches."""
         for line in self._recording.lines[self._fed:position]:
             watch = self._watches.get(line.watch)
             if watch is not None and line.kind in ("held", "apply", "delete", "ready"):
@@ -133,7 +134,7 @@ class ScriptedTransport(BaseAdapter):
             self._depart(run, f"did not {_words(self._recording.lines[position])}, which was recorded")
 
     def send(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> requests.Response:
-        """Return the recorded answer. Raises requests.ConnectionError for a call that got no answer in the
+        """Return the recorded response. Raises requests.ConnectionError for a call without a response in the
         recording."""
         parts = urlsplit(request.url or "")
         if self.in_run:
@@ -176,7 +177,7 @@ class ScriptedTransport(BaseAdapter):
                 while (left := self._calls.popleft()) != position:
                     self._depart(self._run, f"did not {_words(self._recording.lines[left])}, which was recorded")
                 return position
-        if self._last is not None:  # a retry: all attempts are one call of the recording
+        if self._last is not None:  # a retry, since a recording contains all attempts as one call
             line = self._recording.lines[self._last]
             if asked == (line.method, line.path, sorted(parse_qsl(line.query))) and (line.e or line.status >= 400):
                 return self._last
@@ -187,7 +188,7 @@ class ScriptedTransport(BaseAdapter):
 
 
 class _Body:
-    """The body of a watch, as the part of urllib3's response that clients use."""
+    """The body of a watch response: the part of urllib3's response that clients use."""
 
     def __init__(self, watch: ScriptedWatch, start: int) -> None:
         self.headers, self.status = urllib3.HTTPHeaderDict(), 200
@@ -234,7 +235,7 @@ def _words(line: Line) -> str:
 
 
 def _comparable(path: str, body: Any) -> Any:
-    """The body without times and without the content that a recording redacts."""
+    """The request body without times and without the content that a recording redacts."""
     if not body or body == b"null":
         return None
     data = body.encode() if isinstance(body, str) else bytes(body)
@@ -252,9 +253,9 @@ URL = "http://recording.invalid"
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of `replay`. `runs`: the number of runs played; `target`: the last of them, as text; `recorded` and
-    `error`: how the target failed in the recording and in the replay, or None; `departures`: the points at which the
-    program did something that was not recorded."""
+    """The result of `replay`. `runs`: the number of replayed runs; `target`: the last replayed run, as text; `recorded`
+    and `error`: the error of that run in the recording and in the replay, or None; `departures`: the differences
+    between the program's requests and results and the recorded ones, as text."""
 
     runs: int
     target: str
@@ -266,14 +267,14 @@ class Replayed:
 
     @property
     def same(self) -> bool:
-        """Whether the target ended as recorded: with the same exception and text, or without one."""
+        """Whether the target ended as recorded: with the same exception and text, or without an exception."""
         return self.recorded == (None if self.error is None else _named(self.error))
 
     @property
     def alike(self) -> bool:
-        """Like `same`, but without the text, since a recording redacts messages about Secrets, and connection errors
-        name another server. For a run that departs from the recording, the text counts too, since an unrecorded call
-        also fails."""
+        """Like `same`, but without comparing the text, since a recording redacts messages about Secrets, and connection
+        errors name another server. If the run departs from the recording, the text is compared too, since an unrecorded
+        call also fails."""
         departs = any(text.startswith(f"{self.target} ") for text in self.departures)
         if self.error is None or self.recorded is None or departs:
             return self.same
@@ -282,11 +283,11 @@ class Replayed:
 
 def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Manager], *,
            run: int | None = None) -> Replayed:
-    """Play the recording in `path` up to the run of this number, by default the last run that failed.
+    """Replay the recording in `path` up to the run with the number `run`, by default up to the last run that failed.
 
-    `build(client)` makes the recorded program, as for `perturb`; `build` cannot make requests. Blocks, in this thread;
-    simulated waits take no real time. Raises RecordingError for a file without a playable run, OSError, and what
-    `build` raises.
+    `build(client)` makes the recorded program, as for `perturb`; `build` must not make requests. Blocks and runs the
+    program in this thread; simulated waits take no real time. Raises RecordingError for a file without a run that can
+    be replayed, OSError, and what `build` raises.
     """
     recording = Recording.read(Path(path))
     runs = _chosen(recording, run)
@@ -330,7 +331,7 @@ class _Player:
         begins = [one.position for one in recording.runs]
         self._following = dict(pairwise(begins))
         self._next = 0
-        """The position at which the next run begins."""
+        """The position in the recording at which the next run begins."""
         session = requests.Session()
         session.mount("http://", self.transport)
         client = Client(Config(cluster_url=URL), session=session, clock=self.clock)
@@ -342,7 +343,7 @@ class _Player:
         self._assembly: Assembly[Any] = Assembly(plan, reconcile, policy, bound.context, executor=SimExecutor(rng),
                                                  on_bug=_raise, rng=rng)
         self._assembly.subscribe()
-        self.transport.feed(recording.runs[0].position)  # all stores were complete here
+        self.transport.feed(recording.runs[0].position)  # at the first run all stores were complete
         self._step()
 
     def play(self, run: RecordedRun) -> Outcome:
@@ -363,7 +364,7 @@ class _Player:
         return outcome
 
     def _reach(self, position: int) -> None:
-        """Apply all changes up to this position."""
+        """Apply all recorded changes up to this position."""
         self.transport.feed(position)
         now = self._recording.lines[position].time - self._began
         if now > self.clock.monotonic():
@@ -371,7 +372,7 @@ class _Player:
         self._step()
 
     def _step(self) -> None:
-        """Let the watches read what has arrived."""
+        """Let the watches read all events that are available."""
         asked, self.transport.in_run = self.transport.in_run, False
         try:
             for watch in self._assembly.watches.values():
@@ -387,14 +388,14 @@ def _controller_of(made: Any, name: str) -> BoundController[Any]:
         if one.controller.plan().name == name:
             return one
     there = ", ".join(one.controller.plan().name for one in bound) or f"nothing but {type(made).__name__}"
-    raise RecordingError(f"the recording is of a controller called {name}, and the program makes {there}")
+    raise RecordingError(f"the recording is of a controller called {name}, but the program makes {there}")
 
 
 def _date(recording: Recording) -> datetime:
     try:
         return parse_time(recording.head.at)
     except ValueError:
-        raise RecordingError(f"the recording is damaged: it began at {recording.head.at!r}") from None
+        raise RecordingError(f"the recording is damaged: its start {recording.head.at!r} is no date") from None
 
 
 def _named(error: BaseException) -> str:

@@ -1,8 +1,9 @@
-"""Transports between the clients and the simulated server, where disturbances happen.
+"""Transports between the clients and the simulated server. They apply the disturbances.
 
-A request of a life (one process of the controllers) passes `World.answer`, which may end the life; a dead life gets no
-answers. The bodies of its watches deliver nothing while they are held back, and break when the world breaks them. A
-request of the story passes `World.answer_story`. While the story waits, time passes and the controllers work.
+A *life* is one process of the controllers. Each request of a life is passed to `World.answer`, which may end the life.
+After that all requests of the life fail. A life's watches deliver no events while they are held back, and they break
+when `break_watches` is called. Requests of the story are passed to `World.answer_story`. While the story waits, time
+passes and the controllers run.
 """
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from kubectl_runtime.testing.clock import SimClock
 from kubectl_runtime.testing.lab.recordings import Asked
 
 Answer = Callable[[], requests.Response]
-"""Lets the server answer."""
+"""A function that passes the request to the server and returns the response."""
 
 
 class Life:
-    """One process of the controllers: from `build` to its end."""
+    """One simulated process of the controllers, from the call of `build` to its end."""
 
     def __init__(self, number: int, born: float) -> None:
         self.number = number
@@ -35,18 +36,18 @@ class Life:
         self.bodies: list[LifeBody] = []
 
     def end(self) -> None:
-        """End the life: its further requests raise ProcessEnded."""
+        """End the life. Its further requests raise ProcessEnded."""
         self.dead = True
 
     def break_watches(self) -> None:
-        """End the open watches of this life, as when its connections break."""
+        """End the open watches of this life, as if its connections broke."""
         for body in self.bodies:
             body.broken = True
         self.bodies = []
 
 
 class LifeBody:
-    """The body of a life's watch: the part of urllib3's response that clients use."""
+    """The body of a watch response for a life: the part of urllib3's response that clients use."""
 
     def __init__(self, raw: Any, life: Life, clock: SimClock) -> None:
         self.headers, self.status = raw.headers, raw.status
@@ -55,8 +56,8 @@ class LifeBody:
         self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield the pieces of the body. Raises urllib3's ProtocolError when the watch was broken, ProcessEnded in a
-        dead life."""
+        """Yield the pieces of the body. Raises urllib3's ProtocolError if the watch was broken, and ProcessEnded if the
+        life has ended."""
         pieces = self._raw.stream(amt, decode_content)
         while True:
             if self._life.dead:
@@ -73,7 +74,7 @@ class LifeBody:
 
 
 class StoryBody:
-    """The body of a watch that the story reads."""
+    """The body of a watch response for the story."""
 
     def __init__(self, raw: Any, go_on: Callable[[float], None]) -> None:
         self.headers, self.status = raw.headers, raw.status
@@ -81,7 +82,7 @@ class StoryBody:
         self.shutdown, self.close, self.release_conn = raw.shutdown, raw.close, raw.release_conn
 
     def stream(self, amt: int = 1 << 16, decode_content: bool | None = None) -> Iterator[bytes]:
-        """Yield the pieces of the body. While nothing comes, time passes and the controllers work."""
+        """Yield the pieces of the body. While there is no event, time passes and the controllers run."""
         for piece in self._raw.stream(amt, decode_content):
             if not piece:
                 self._go_on(1.0)
@@ -89,19 +90,19 @@ class StoryBody:
 
 
 class Answers(Protocol):
-    """The part of the world that transports use."""
+    """The methods of `World` that the transports call."""
 
     clock: SimClock
     hidden: float
 
     def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
-        """Answer a request of a life. Raises ProcessEnded where the life ends."""
+        """Answer a request of a life. Raises ProcessEnded if the disturbance ends the life at this request."""
 
     def answer_story(self, asked: Asked, server: Answer) -> requests.Response:
         """Answer a request of the story."""
 
     def go_on(self, seconds: float) -> None:
-        """Let time pass while all actors work."""
+        """Let `seconds` pass while all actors of the simulation work."""
 
 
 class LifeTransport(BaseAdapter):
@@ -112,7 +113,7 @@ class LifeTransport(BaseAdapter):
         self._world, self._life, self._server = world, life, server
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Raises ProcessEnded in a dead life, and what the server's transport raises."""
+        """Raises ProcessEnded if the life has ended, and what the server's transport raises."""
         if self._life.dead:
             raise ProcessEnded
         asked = Asked.of(request)
@@ -148,7 +149,7 @@ class StoryTransport(BaseAdapter):
 
 
 class StoryClock:
-    """The story's clock. While the story waits, time passes and the controllers work."""
+    """The clock of the story's client. While the story waits, time passes and the controllers run."""
 
     self_advancing = True
 
@@ -156,16 +157,16 @@ class StoryClock:
         self._world = world
 
     def monotonic(self) -> float:
-        """Simulated seconds that never go back. The time in which the controllers react to the story's writes is not
-        counted, so a time limit of the story measures only the story."""
+        """Simulated seconds, without the time in which the controllers react to the story's writes. A timeout in the
+        story therefore covers only the story's own waits."""
         return self._world.clock.monotonic() - self._world.hidden
 
     def boottime(self) -> float:
-        """Like `monotonic`, suspended time included."""
+        """Like `monotonic`, but with suspended time."""
         return self._world.clock.boottime() - self._world.hidden
 
     def now(self) -> datetime:
-        """The date and time of the simulation, aware, in UTC."""
+        """The simulated date and time, as an aware datetime in UTC."""
         return self._world.clock.now()
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:  # noqa: ARG002

@@ -1,21 +1,23 @@
-"""`World`: one run of a story and the controllers, in one thread, with at most one disturbance.
+"""`World`: plays a story together with the controllers once, in one thread, with at most one disturbance.
 
 The story's first request calls `build`, creates the CRDs of the watched kinds and starts the controllers. After each
-write of the story the controllers get `SETTLE` simulated seconds; they also run while the story waits, and for `REST`
-seconds after the story. The state of the server after that is the end of the run.
+write of the story the controllers run for `SETTLE` simulated seconds. They also run while the story waits, and for
+`REST` seconds after the story. Then the server's objects are the end state of the run.
 
-A life lasts from `build` until its process ends. `ProcessEnded`, raised by its transport, ends whatever was in
-progress; nothing of the life runs afterwards, and `build` is called again. A run that makes too many requests is given
-up (`Runaway`). State in the program's modules and closures survives, so `build` must create everything again.
+A *life* is one simulated process of the controllers; it begins with a call of `build`. It ends when its transport
+raises `ProcessEnded`, which ends whatever was in progress. After that nothing of the life runs, and `build` is called
+again for the next life. If the controllers make too many requests, the run is ended (`Runaway`). State in the program's
+modules and closures survives the end of a life, so `build` must create everything again.
 
-`Point` names one disturbance, as a command line can repeat it. Writes of the controllers and of the story are counted
-from 1, as in the undisturbed run:
+`Point` names one disturbance, in the form that a command line takes. Writes of the controllers and of the story are
+counted from 1, as in the undisturbed run:
 
 - crash-before-3: the process ends before its third write; a new process begins
 - crash-after-3: the process ends after its third write, before it receives the response
-- stale-3: the process ends during its third write, which the server carries out only when the new process is about to
-  write; until then the new process gets old cached lists (`resourceVersion=0`) and late watches
-- missed-2: the watches are broken over the story's second and third write, so that the state in between is never seen
+- stale-3: the process ends during its third write. The server carries out this write only when the new process is about
+  to write. Until then the new process receives old cached lists (`resourceVersion=0`) and late watch events
+- missed-2: the watches are broken during the story's second and third write, so that the controllers never observe the
+  state between the two writes
 - down-2: no process runs while the story makes its second write
 """
 from __future__ import annotations
@@ -48,8 +50,8 @@ URL = "http://perturbation.invalid"
 
 
 def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
-    """Return the controllers of what `build` returned; `url` is the cluster URL of the client that `build` got. Raises
-    TypeError and ValueError for what cannot be simulated."""
+    """Return the controllers in the result of `build`. `url`: the cluster URL of the client that was passed to `build`.
+    Raises TypeError and ValueError for a result that cannot be simulated."""
     if isinstance(made, Manager):
         bound = made.controllers()
     elif isinstance(made, BoundController):
@@ -60,11 +62,11 @@ def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
     for one in bound:
         plan = one.controller.plan()
         if isinstance(plan.main, MainStream) or plan.streams:
-            raise ValueError(f"controller {plan.name} reads a given stream, which a simulation cannot pull: use one "
-                             "that watches an Api")
+            raise ValueError(f"controller {plan.name} reads a given stream, which a simulation cannot pull: let it "
+                             "watch an Api instead")
         if plan.client.config.cluster_url != url:
             raise ValueError(f"controller {plan.name} does not use the client that build was called with, but one of "
-                             f"{plan.client.config.cluster_url}: make its Apis with the client that is passed")
+                             f"{plan.client.config.cluster_url}: make its Apis with the client passed to build")
     return bound
 
 
@@ -82,7 +84,7 @@ def kinds_of(bound: list[BoundController[Any]]) -> list[type[CustomResource]]:
 
 
 def seeded(seed: int) -> Callable[[], None]:
-    """Seed Python's random numbers; the returned function restores them."""
+    """Seed Python's random number generator; the returned function restores the generator's state."""
     state = random.getstate()
     random.seed(seed)
     return lambda: random.setstate(state)
@@ -94,7 +96,7 @@ class Fault(StrEnum):
     CRASH = "crash"
     """The process ends between two of its writes, and restarts."""
     STALE = "stale"
-    """The process restarts, and at first reads objects that are older than the server's."""
+    """The process restarts, and at first reads older states of objects than the server has."""
     MISSED = "missed"
     """The process does not see some changes."""
 
@@ -108,7 +110,8 @@ _TEXT = re.compile(rf"({'|'.join(_WAYS)})-([1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class Point:
-    """One disturbance: `way` is a word of the module's list; `number` is the number of a write."""
+    """One disturbance. `way`: a word such as `crash-after`, see the module's docstring; `number`: the number of a
+    write."""
 
     way: str
     number: int
@@ -131,8 +134,9 @@ class Point:
 
 
 def points_of(faults: Iterable[Fault], writes: int, story_writes: int, pairs: Iterable[int]) -> Iterator[Point]:
-    """Yield all points of these faults for a run with `writes` writes of the controllers and `story_writes` of the
-    story; `pairs` are the story's writes that another write follows without a read in between."""
+    """Yield all points of these faults for a run in which the controllers make `writes` writes and the story makes
+    `story_writes` writes. `pairs`: the numbers of the story's writes that are followed by another write without a read
+    in between."""
     wanted = frozenset(faults)
     numbers = range(1, writes + 1)
     if CRASH in wanted:
@@ -153,21 +157,23 @@ Build = Callable[[Client], BoundController[Any] | Manager]
 Story = Callable[[Client], object]
 
 SETTLE = 60.0
-"""Seconds that the controllers get after each write of the story; failures back off in this time."""
+"""Seconds for which the controllers run after each write of the story. Retries after failures fit into this time."""
 REST = 330.0
-"""Seconds after the story, long enough for a five-minute resync and a restart of each watch."""
+"""Seconds for which the controllers run after the story: enough for a five-minute resync and a restart of each
+watch."""
 LATE = 10.0
-"""Seconds by which watches are late. A late write arrives no later than this many seconds after the restart."""
+"""Seconds by which a restarted process's watches are delayed (`stale`). The server carries out the pending write no
+later than this many seconds after the restart."""
 JUMP = 120.0
-"""The most seconds that time moves at once; it may be long, since no connection here stalls on the clock."""
+"""The most seconds that time advances at once. It may be long, since no connection here can stall."""
 MOST_REQUESTS = 50_000
-"""The most requests of an undisturbed run."""
+"""The most requests that an undisturbed run may make."""
 MORE = 20
-"""How many times as many requests as the undisturbed run a disturbed run may make."""
+"""A disturbed run may make this many times the requests of the undisturbed run."""
 
 
 class Runaway(ProcessEnded):
-    """A run that does not come to rest."""
+    """The controllers make too many requests, so the run was ended."""
 
 
 class Inapplicable(ProcessEnded):
@@ -176,8 +182,9 @@ class Inapplicable(ProcessEnded):
 
 @dataclass
 class Ended:
-    """A finished run. `pairs`: the story's writes that another write follows without a read in between. `trouble`: why
-    the story did not finish, or empty. `applies`: whether the disturbance is possible in this story."""
+    """A finished run. `pairs`: the numbers of the story's writes that are followed by another write without a read in
+    between. `trouble`: why the story did not finish, or empty. `applies`: whether the disturbance is possible in this
+    story."""
 
     outcome: Outcome
     writes: int
@@ -190,12 +197,13 @@ class Ended:
 
 
 class World:
-    """A server, controllers that live and die, and a story, in one thread. Can run once."""
+    """Runs a server, the controllers with their restarts, and a story in one thread. Can run once."""
 
     def __init__(self, build: Build, story: Story, *, seed: int, point: Point | None,
                  limit: int = MOST_REQUESTS, ignored: Ignored = ()) -> None:
         self.hidden = 0.0
-        """Seconds in which the controllers reacted to the story's writes; the story's clock leaves them out."""
+        """Seconds in which the controllers reacted to the story's writes. The story's clock does not count these
+        seconds."""
         self._ignored = ignored
         self._build, self._story, self._point, self._limit = build, story, point, limit
         self.sim = Simulation(seed, jump=JUMP, record=False)
@@ -206,7 +214,8 @@ class World:
         self._life: Life | None = None
         self._struck = False
         self._past: ApiServer | None = None
-        """The server as it was when the story last wrote, for reads that allow a cached response."""
+        """The server's state before the controllers reacted to the story's last write, for reads that allow a cached
+        response."""
         self._late: Callable[[], None] | None = None
         self._writes = self._story_writes = self._requests = 0
         self._just_wrote = self._has_kinds = False
@@ -215,7 +224,7 @@ class World:
         self._before = self.server.snapshot()
 
     def run(self) -> Ended:
-        """Play the story. Raises what `build` raises, and RequestError for what cannot be simulated."""
+        """Play the story. Raises what `build` raises, and RequestError for controllers that cannot be simulated."""
         session = requests.Session()
         session.mount("http://", StoryTransport(self, self.server.transport()))
         trouble, error, applies = "", None, True
@@ -236,7 +245,7 @@ class World:
     # --- requests --------------------------------------------------------------------------------------------------
 
     def answer(self, life: Life, request: requests.PreparedRequest, asked: Asked, server: Answer) -> requests.Response:
-        """Answer a request of a life. Raises ProcessEnded where the process ends."""
+        """Answer a request of a life. Raises ProcessEnded if the disturbance ends the process at this request."""
         self._requests += 1
         if self._requests > self._limit:
             raise Runaway
@@ -300,7 +309,7 @@ class World:
         return response
 
     def go_on(self, seconds: float) -> None:
-        """Let `seconds` pass while all actors work."""
+        """Let `seconds` pass while all actors of the simulation work."""
         self._just_wrote = False
         self._hear()
         self._work(seconds)
@@ -308,7 +317,7 @@ class World:
     # --- lives -----------------------------------------------------------------------------------------------------
 
     def _live(self) -> None:
-        """Begin a life; if the life ends while it begins, begin another."""
+        """Begin a life. If the disturbance ends the life while it begins, begin another."""
         while True:
             number = 1 if self._life is None else self._life.number + 1
             life = self._life = Life(number, self.clock.monotonic())
@@ -337,7 +346,7 @@ class World:
             self.sim.start(one.controller, one.reconciler, error_policy=one.error_policy, context=one.context)
 
     def _work(self, seconds: float) -> None:
-        """Let the controllers work for `seconds`, across restarts."""
+        """Let the controllers run for `seconds`, and restart them if their process ends."""
         if self._life is None:
             self.clock.advance(seconds)
             return
@@ -353,7 +362,7 @@ class World:
                 raise
             except ProcessEnded:
                 continue
-            if self._life.dead:  # user code swallowed the ProcessEnded
+            if self._life.dead:  # user code caught ProcessEnded and went on
                 continue
             if self.clock.monotonic() >= self._life.born + LATE:
                 self._deliver_late()
@@ -361,7 +370,7 @@ class World:
                 return
 
     def _hear(self) -> None:
-        """End the time of missed changes: the watches break, and their resourceVersions expire."""
+        """If changes are being missed, end this: break the watches and expire their resourceVersions."""
         life = self._life
         if life is not None and life.deaf:
             life.deaf = False

@@ -704,7 +704,7 @@ def test_a_fence_is_looked_at_after_the_look_up(client_of: str, slow_names: thre
             entered = None if client_of == "the guarded client" else enter_scope(RunScope(
                 family=client.shared, fences=(fence,)))
             try:
-                with pytest.raises(NotLeaderError, match="not sent, as it leads no more"):
+                with pytest.raises(NotLeaderError, match="not sent, because it leads no more"):
                     (guarded if entered is None else client).request(POST)
             finally:
                 if entered is not None:
