@@ -181,8 +181,8 @@ def _webhooks(program: Inspected) -> list[_Webhooks]:
         namespace, _, name = (server.service or "").partition("/")
         if namespace not in ("", program.namespace):
             raise CommandError(f"the Service {server.service} of the program's webhooks can only select Pods of "
-                               f"its own namespace, but the operator is installed in {program.namespace}: leave out "
-                               "--namespace")
+                               f"its own namespace, but the operator is installed in {program.namespace}: leave "
+                               "--namespace out")
         suffix = "webhooks" if number == 0 else f"webhooks-{number + 1}"
         found.append(_Webhooks(server, name or f"{program.name}-{suffix}", suffix))
     return found

@@ -393,7 +393,7 @@ class Manager:
         when the server is; `/readyz/servers` checks only such servers. Raises RequestError after the start, and for a
         second server of the same name."""
         if self._started:
-            raise RequestError(f"{server.name} cannot be added: add servers before the manager is started")
+            raise RequestError(f"{server.name} cannot be added: this manager was started; add servers before that")
         if hasattr(server, "why_not_ready"):
             self._checks.add(server.name, partial(expect_ready, [server]))
         self._servers.append(server)
@@ -409,7 +409,7 @@ class Manager:
         checked_route(path, application)
         with self._change:
             if self._started:
-                raise RequestError(f"{path} cannot be added: add routes before the manager is started")
+                raise RequestError(f"{path} cannot be added: this manager was started already; add routes before that")
             if path in self._routes:
                 raise RequestError(f"there is a route {path} already")
             self._routes[path] = application

@@ -208,7 +208,7 @@ def test_an_election_without_a_name_is_a_wrong_command_line(monkeypatch: pytest.
         arguments = ["--kubeconfig", str(server.write_kubeconfig(tmp_path / "kubeconfig")), "--leader-elect",
                      "--no-metrics"]  # whose registry is the process's
         assert main(["run", "unnamed_op:main", *arguments]) == 2
-    assert "error: --leader-elect needs the name of the Lease: add --leader-elect-resource-name NAME, which no " \
+    assert "error: --leader-elect needs the name of the Lease: add --leader-elect-resource-name NAME, a name that no " \
            "other operator uses" in capsys.readouterr().err
     assert main(["run", "unnamed_op:main", "--no-leader-elect", LEASE, "x"]) == 2
 

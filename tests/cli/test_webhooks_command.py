@@ -105,7 +105,7 @@ def test_a_conversion_that_nobody_knows_the_definition_of_is_noted(capsys: pytes
 
 @pytest.mark.parametrize(("arguments", "status", "said"), [
     (["my_hooks:ap"], 2, "did you mean app?"), (["my_hooks:handlers"], 2, "put webhooks.application(...) around it"),
-    (["my_hooks:Quota"], 2, "is not an application"),
+    (["my_hooks:Quota"], 2, "must be a webhook application"),
     (["my_hooks:nameless", "--name", "x"], 1, "would never be called"),
     (["my_hooks:app", "--ca-file", "none.pem"], 1, "No such file"),
     (["my_hooks:app", "--ca-file", "my_hooks.py"], 1, "holds no PEM certificate"),

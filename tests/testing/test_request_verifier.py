@@ -157,7 +157,7 @@ def test_what_is_about_no_kind():
     lambda server: server.expect("get", ConfigMap).refuse(200),
     lambda server: server.expect("watch", ConfigMap).events(a_map())])
 def test_expectations_that_no_call_can_meet_are_refused(wrong):
-    with pytest.raises(ValueError, match=r"verb|name|calls|answers|not an event"):
+    with pytest.raises(ValueError, match=r"verb|name|calls|from 400 to 599|not an event"):
         wrong(RequestVerifier())
 
 
