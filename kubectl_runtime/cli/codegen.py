@@ -2,7 +2,7 @@
 
     kubectl get crd certificates.cert-manager.io -o yaml | kubectl-runtime codegen - > certificates.py
 
-Other objects in the files are ignored.
+Objects of other kinds in the files are ignored.
 """
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ _RULE = "a function that is called with a client, and returns a Manager or Contr
 
 
 def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
-    """Return the function of this name. Raises UsageError if it does not exist or does not take a client."""
+    """Return the function that `place` names. Raises UsageError if the function does not exist or does not take a
+    client."""
     missing = object()
     function = getattr(module, place.name, missing)
     if function is missing:

@@ -115,7 +115,8 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The work has ended, and this process stops being a candidate. `within`: seconds for the release."""
+    """The work has ended, and this process stops being a candidate. `within`: seconds after which the release is given
+    up."""
 
     release: bool
     within: float
@@ -310,8 +311,8 @@ REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, 
 
 
 PATIENCE = 5.0
-"""Seconds for which requests may fail before the process is not ready. With a code in `REFUSED` it is not ready at
-once."""
+"""Seconds for which requests may fail before the process is not ready. A failure with a code in `REFUSED` makes the
+process not ready immediately."""
 
 
 class Trouble:

@@ -160,15 +160,16 @@ class ManagerDefaults:
     metrics: bool = True
 
     def for_leader(self, said: LeaderElection | None) -> LeaderElection | None:
-        """The election that the program passed, or else the default."""
+        """Return the election that the program passed; if it passed none, return the default."""
         return self.leader if said is None else said
 
     def for_serve(self, said: str | None) -> str | None:
-        """The address that the program passed, including None, or else the default."""
+        """Return the address that the program passed, which may be None; if it passed nothing, return the default."""
         return self.serve if isinstance(said, _Unsaid) else said
 
     def for_debug(self, said: DebugPage | None) -> DebugPage | None:
-        """The status page that the program passed, including None, or else the default."""
+        """Return the status page that the program passed, which may be None; if it passed nothing, return the
+        default."""
         return self.debug if said is DEBUG else said
 
 

@@ -3,7 +3,7 @@
 The controllers that `build` returns run with their reconcilers, without an election and shards. The simulated server
 calls the program's webhooks in process, under the addresses by which the cluster calls them. Functions of a Manager and
 trigger sources that need a thread do not run. The kinds that the controllers watch and declare to read are known before
-the program runs; other kinds that it reads are found while it runs (see `snapshot`).
+the program runs; other kinds that the program reads are found while it runs (see `snapshot`).
 
 The guard refuses:
 

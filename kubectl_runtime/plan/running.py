@@ -1,6 +1,7 @@
 """`plan`: runs a program in a simulated copy of a cluster until nothing changes.
 
-1. The copy contains the snapshot's objects exactly as they were read. Its clock starts at the time of the reading.
+1. The copy contains the snapshot's objects exactly as they were read. The copy's clock starts at the time of the
+   reading.
 2. The cluster's own controllers run first, until they have no more work. Their changes so far are not part of the plan.
 3. The program's CustomResourceDefinitions are applied, as in an upgrade, and then the given manifests.
 4. The program's controllers run together with the cluster's own controllers, in one thread and on simulated time.

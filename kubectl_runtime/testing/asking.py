@@ -3,10 +3,10 @@
     eventually(lambda: api.get("web"), lambda pod: pod.status.phase == "Running")
     eventually(lambda: api.get_opt("web") is None, timeout=30)
 
-A result that `until` accepts is returned; after any other result the function is called again. It is also called again
-after an AssertionError, a KubeError, and the errors of reading an incomplete object (AttributeError, LookupError,
-TypeError). Any other exception, including RequestError, is raised at once, because a retry would not help. For objects
-that can be watched, `await_condition` makes fewer requests.
+A result that `until` accepts is returned; after any other result the function is called again. The function is also
+called again after an AssertionError, a KubeError, and the errors of reading an incomplete object (AttributeError,
+LookupError, TypeError). Any other exception, including RequestError, is raised at once, because a retry would not help.
+For objects that can be watched, `await_condition` makes fewer requests.
 
 `muted_logs` silences the library's loggers where a test causes failures on purpose. `duration`, `service_address` and
 `feature_gates` parse the values of options that several commands have.

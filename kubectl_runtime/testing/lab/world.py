@@ -1,8 +1,8 @@
 """`World`: plays a story together with the controllers once, in one thread, with at most one disturbance.
 
 The story's first request calls `build`, creates the CRDs of the watched kinds and starts the controllers. After each
-write of the story the controllers run for `SETTLE` simulated seconds. They also run while the story waits, and for
-`REST` seconds after the story. Then the server's objects are the end state of the run.
+write of the story the controllers run for `SETTLE` simulated seconds. The controllers also run while the story waits,
+and for `REST` seconds after the story. Then the server's objects are the end state of the run.
 
 A *life* is one simulated process of the controllers; it begins with a call of `build`. It ends when its transport
 raises `ProcessEnded`, which ends whatever was in progress. After that nothing of the life runs, and `build` is called
