@@ -198,7 +198,7 @@ def test_a_manager_of_several_is_asked_for_the_one_that_was_recorded(tmp_path: P
         return Manager(client, serve=None).add(other).add(Recorded(path).build(client))
 
     assert replay(path, build).same
-    with pytest.raises(RecordingError, match="called configmap, and the program makes other"):
+    with pytest.raises(RecordingError, match="called configmap, but the program makes other"):
         replay(path, lambda client: Controller(Api.all(client, Secret), name="other").bind(
             lambda obj, ctx: Action.await_change()))
 
