@@ -125,7 +125,8 @@ class ApiCore:
         self._compaction_interval = compaction_interval
         self._next_compaction = clock.monotonic() + compaction_interval
         self._compact_to = 0
-        self._controllers: list[ControlLoop] = [CrdController(caller), ConversionCache(), *controllers]
+        self._definitions = CrdController(caller)
+        self._controllers: list[ControlLoop] = [self._definitions, ConversionCache(), *controllers]
         self._again: dict[ControlLoop, tuple[float, float]] = {}  # (time, delay) of the next look_again
         self.cluster.controllers = frozenset(controller.name for controller in self._controllers)
         self.cluster.warns, self.cluster.gates = warn_unobeyed, gates
@@ -295,6 +296,16 @@ class ApiCore:
         elif known is not None and known[0] <= now:
             del self._again[controller]
 
+    def serve_definitions(self) -> None:
+        """Do the work that is due now, until every accepted CRD is served. Another thread may be in a tick: its step
+        ends before the lock is free."""
+        while True:
+            while self.next_wakeup() == 0.0:
+                self.tick()
+            with self.cluster.locked():
+                if self._definitions.due() is None:
+                    return
+
     def compact(self) -> None:
         """Delete the change history: every resourceVersion before the current one expires."""
         with self.cluster.locked():
@@ -303,7 +314,7 @@ class ApiCore:
     def next_wakeup(self) -> float | None:
         """When `tick` next has work, in monotonic seconds; None if only a write can cause work."""
         times = [due for controller in self._controllers if (due := controller.due()) is not None]
-        times += [when for when, _ in self._again.values()]
+        times += [when for when, _ in list(self._again.values())]
         if self._compaction_interval:
             times.append(self._next_compaction)
         return min(times, default=None)

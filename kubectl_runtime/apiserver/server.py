@@ -148,21 +148,13 @@ def _load(core: ApiCore, obj: Object, place: str) -> None:
         stored = msgspec.json.decode(response.body)["metadata"]["name"]
         path = path_of(resource_type, namespace, stored, "status")
         _check(title, _send(core, "PATCH", path, {"status": obj["status"]}))
-    if core.next_wakeup() == 0.0:
-        _settle(core, kind)
+    if kind == _CRD:
+        core.serve_definitions()
 
 
 def _check(title: str, response: HttpResponse) -> None:
     if response.status >= 300:
         raise ValueError(f"cannot load {title}: {msgspec.json.decode(response.body).get('message', '')}")
-
-
-def _settle(core: ApiCore, kind: str) -> None:
-    """Wait until the CRD that was just loaded is served."""
-    if kind != _CRD:
-        return
-    while core.next_wakeup() == 0.0:
-        core.tick()
 
 
 def _replace(core: ApiCore, resource_type: ServedResource, namespace: str, obj: Object) -> HttpResponse:

@@ -132,7 +132,10 @@ class ServedResource:
 
 
 class Registry:
-    """Resource types by (group, version, plural). Groups and versions are in discovery order."""
+    """Resource types by (group, version, plural). Groups and versions are in discovery order.
+
+    One thread at a time may change it, with the cluster's lock. Any thread may read it without the lock.
+    """
 
     def __init__(self, types: Iterable[ServedResource] = ()) -> None:
         self._types: dict[tuple[str, str, str], ServedResource] = {}
@@ -144,13 +147,15 @@ class Registry:
             self.add(resource_type)
 
     def add(self, resource_type: ServedResource) -> None:
-        """Serve a type. It replaces a type with the same group, version and plural."""
+        """Serve a type. It replaces a type with the same group, version and plural, so that every request finds one of
+        the two."""
         key = (resource_type.group, resource_type.version, resource_type.plural)
-        if key in self._types:
-            self.remove(self._types[key])
+        before = self._types.get(key)
         self._types[key] = resource_type
         self._by_kind[resource_type.group, resource_type.version, resource_type.kind] = resource_type
-        self._by_storage.setdefault(resource_type.storage, []).append(resource_type)
+        if before is not None:
+            self._forget(before)
+        self._by_storage[resource_type.storage] = [*self.of_storage(resource_type.storage), resource_type]
         versions = self._groups.setdefault(resource_type.group, [])
         if resource_type.version not in versions:
             versions.append(resource_type.version)
@@ -164,14 +169,18 @@ class Registry:
         if self._types.get(key) is not resource_type:
             return
         del self._types[key]
-        if self.by_kind(resource_type.group, resource_type.version, resource_type.kind) is resource_type:
-            del self._by_kind[resource_type.group, resource_type.version, resource_type.kind]
-        self._by_storage[resource_type.storage].remove(resource_type)
+        self._forget(resource_type)
         if not any(group == key[0] and version == key[1] for group, version, _ in self._types):
             self._groups[key[0]].remove(key[1])
             if not self._groups[key[0]] and key[0]:
                 del self._groups[key[0]]
         self.revision += 1
+
+    def _forget(self, resource_type: ServedResource) -> None:
+        if self.by_kind(resource_type.group, resource_type.version, resource_type.kind) is resource_type:
+            del self._by_kind[resource_type.group, resource_type.version, resource_type.kind]
+        storage = resource_type.storage
+        self._by_storage[storage] = [kept for kept in self.of_storage(storage) if kept is not resource_type]
 
     def get(self, group: str, version: str, plural: str) -> ServedResource | None:
         return self._types.get((group, version, plural))
@@ -181,7 +190,7 @@ class Registry:
 
     def of(self, group: str, version: str) -> list[ServedResource]:
         """The types of a group and version in order of registration."""
-        return [t for t in self._types.values() if t.group == group and t.version == version]
+        return [t for t in self if t.group == group and t.version == version]
 
     def of_storage(self, storage: str) -> list[ServedResource]:
         """The served types (one for each version) of a storage key."""
