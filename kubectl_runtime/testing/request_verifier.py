@@ -266,7 +266,8 @@ class RequestVerifier(BaseAdapter):
         resource = api_resource_of(kind)
         by_name = None if verb in ("list", "watch", "create", "deletecollection") and not subresource else name
         if name is not None and by_name is None:
-            raise ValueError(f"a {verb} has no name in its path: check the body with .body(…)")
+            raise ValueError(f"a {verb} has no name in its path: " + (
+                "check the body with .body(…)" if verb == "create" else "omit name, or expect a get, patch or delete"))
         return self._add(Wanted(verb, resource, "", name, namespace, subresource))
 
     def expect_path(self, method: str, path: str) -> ExpectedRequest:
