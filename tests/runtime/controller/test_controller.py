@@ -151,7 +151,7 @@ def test_a_mapper_that_names_something_else_is_told_so(cluster: Cluster, caplog:
     assert "has no namespace" in caplog.text
 
 
-@pytest.mark.parametrize(("returned", "named"), [(None, "NoneType"), (30, "int"), ("x", "str")])
+@pytest.mark.parametrize(("returned", "named"), [(None, "None"), (30, "int"), ("x", "str")])
 def test_a_reconciler_that_returns_something_else_is_told_what_to_return(
         cluster: Cluster, caplog: pytest.LogCaptureFixture, returned: object, named: str) -> None:
     cluster.put(Parent, "a")
