@@ -206,7 +206,8 @@ class Access:
     def load_roles(self, seconds: float) -> None:
         """Behave for `seconds` like a kube-apiserver that has just started and has not yet loaded Roles and bindings.
 
-        In mode RBAC every user outside the group system:masters is refused. Has no effect before `attach`.
+        During this time, the mode RBAC refuses every user outside the group system:masters. Has no effect before
+        `attach`.
         """
         if self._cluster is not None:
             self._loaded = self._cluster.clock.monotonic() + seconds
@@ -301,7 +302,7 @@ Tokens = Mapping[str, str | User] | str | Path
 
 
 def as_user(user: str | User) -> User:
-    """Turn a user name into a `User`. A service account's user name also gets the service account groups."""
+    """Turn a user name into a `User`. The `User` of a service account also has the service account groups."""
     if isinstance(user, User):
         return user
     account = service_account(user)

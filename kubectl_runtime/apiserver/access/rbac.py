@@ -58,7 +58,7 @@ class Decision:
 
 
 def of_request(user: User, info: RequestInfo, request: HttpRequest) -> Attributes:
-    """The attributes of a request. A list or watch that selects one metadata.name gets that name, like a get."""
+    """The attributes of a request. If a list or watch selects one metadata.name, `name` is that name."""
     if not info.is_resource:
         return Attributes(user, info.verb, path=info.path, is_resource=False)
     name = info.name
@@ -182,7 +182,7 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 class RoleSource(Protocol):
-    """Provides Roles and bindings by plural, ordered by name."""
+    """Provides Roles and bindings, ordered by name. `plural` is the resource, such as ``rolebindings``."""
 
     def get(self, plural: str, namespace: str, name: str) -> Object | None: ...
 
