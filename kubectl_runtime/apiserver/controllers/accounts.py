@@ -24,7 +24,8 @@ class _PerNamespace(KeyQueue):
     """Creates one object in each namespace, and creates it again if it is deleted."""
 
     storage = "/namespaces"
-    made = ""  # the storage key of the created type
+    # Subclasses set `made`, the storage key of the type to create, and `object_name`, the name of the object.
+    made = ""
     object_name = ""
 
     def _observe(self, bucket: Bucket, change: Change) -> None:

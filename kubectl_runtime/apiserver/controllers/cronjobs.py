@@ -33,7 +33,7 @@ _DESCRIPTORS = {"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0
 _FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_FURTHEST = timedelta(days=366 * 5)  # a schedule without a time within this span (February 30) never has one
+_FURTHEST = timedelta(days=366 * 5)  # a date that does not occur in this time never occurs, such as February 30
 _MANY = 100  # if more scheduled times are missed, a warning Event is written
 
 

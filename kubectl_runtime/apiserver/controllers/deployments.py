@@ -51,7 +51,7 @@ _API_VERSIONS = {"Job": "batch/v1", "CronJob": "batch/v1"}  # all other owner ki
 
 
 def owner_reference(owner: Version, kind: str) -> Object:
-    """An owner reference to a child's controller."""
+    """The owner reference that makes `owner` the controller of a child."""
     return {"apiVersion": _API_VERSIONS.get(kind, "apps/v1"), "kind": kind, "name": owner.name, "uid": owner.uid,
             "controller": True, "blockOwnerDeletion": True}
 
@@ -283,7 +283,11 @@ def tell_scaled(rollout: Rollout, name: str, before: int, after: int) -> None:
 
 
 def scale_all(rollout: Rollout) -> bool:
-    """Scale the only ReplicaSet with replicas, or several ReplicaSets in proportion. Returns whether any changed."""
+    """Scale the ReplicaSets to the Deployment's size. Returns whether any of them changed.
+
+    If several ReplicaSets have replicas, they are scaled in proportion (not with the strategy Recreate). Otherwise only
+    one is scaled: the ReplicaSet that has replicas, or else the newest.
+    """
     active = [found for found in rollout.sets if found.replicas]
     if len(active) <= 1:
         latest = active[0] if active else rollout.new or next(reversed(rollout.old), None)
@@ -292,7 +296,7 @@ def scale_all(rollout: Rollout) -> bool:
         return False
     active.sort(key=lambda found: -found.replicas)
     sizes = proportional(rollout.limits, {found.version.name: found.size for found in active})
-    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # a list, so that all are resized
+    resized = [resize(rollout, found, sizes[found.version.name]) for found in active]  # a list: any() would stop early
     return any(resized)
 
 
@@ -412,7 +416,7 @@ class DeploymentController(KeyQueue):
     def _recreate(self, rollout: Rollout) -> bool:
         """Take one step of a Recreate rollout. Returns whether anything was written; the controller observes the write.
         """
-        scaled = [scale(rollout, found, 0) for found in rollout.old]  # a list, so that all are scaled
+        scaled = [scale(rollout, found, 0) for found in rollout.old]  # a list: any() would stop early
         if any(scaled):
             return True
         if _old_pods_run(rollout):

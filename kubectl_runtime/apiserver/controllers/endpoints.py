@@ -29,7 +29,7 @@ class _OfServices(KeyQueue):
     """The base of both controllers. They reconcile Services, and observe the Pods that Services select."""
 
     storage = SERVICES
-    written = ""  # the storage key of the written type
+    written = ""  # set by subclasses: the storage key of the type that the controller writes
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,16 +1,16 @@
 """The garbage collector: what happens to dependents when their owner is deleted.
 
 - An object whose owners are all gone is deleted. If some owners stay, the references to the other owners are removed.
-  (The other owners are gone or are being deleted in the foreground, which means that they wait for their dependents.)
-- An object whose remaining owners are all being deleted in the foreground is deleted, and also in the foreground if it
-  has dependents itself.
+  (The other owners are gone, or are being deleted in the foreground and wait for the deletion of their dependents.)
+- If all remaining owners of an object are being deleted in the foreground, the object is deleted. Its own deletion is
+  in the foreground too if it has dependents.
 - The finalizer foregroundDeletion of a terminating object is removed when no dependent blocks the deletion.
 - If an object is deleted with the policy Orphan, its dependents lose their references to it, and after that its
   finalizer ``orphan`` is removed.
 
 An owner is looked up by kind and name (if namespaced, in the dependent's namespace), and its uid must match. An object
-is left alone if an owner cannot be looked up: its kind is not served, or it is namespaced and the dependent is not. An
-Event reports an owner that exists in another namespace.
+is left alone if an owner cannot be looked up, because the owner's kind is not served, or because the owner is
+namespaced and the object is not. An Event reports an owner that exists in another namespace.
 """
 
 from __future__ import annotations

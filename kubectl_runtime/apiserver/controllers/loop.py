@@ -53,10 +53,13 @@ PER_STEP = 50
 class KeyQueue:
     """Base class of most controllers. Subclasses set `storage` and `children`, and reconcile one object at a time."""
 
+    # Subclasses set `storage`, the storage key of the reconciled type. If the type has children, they also set `kind`,
+    # its kind in owner references, and `children`, the storage keys of the child types. If a child changes, the owner
+    # that is its controller is enqueued.
     name = ""
-    storage = ""  # the storage key of the reconciled type
-    kind = ""  # the reconciled type's kind in owner references of children
-    children: tuple[str, ...] = ()  # storage keys of child types: a changed child enqueues its controller owner
+    storage = ""
+    kind = ""
+    children: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self._keys: dict[str, None] = {}

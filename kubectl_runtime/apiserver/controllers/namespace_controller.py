@@ -88,7 +88,7 @@ class NamespaceController:
                     return False
                 before = cluster.turned_away
                 delete(cluster, key, version, policy="Background")
-                left -= cluster.turned_away == before  # one object that a webhook protects must not block others
+                left -= cluster.turned_away == before  # does not count a deletion that a webhook refused
         return True
 
     @staticmethod

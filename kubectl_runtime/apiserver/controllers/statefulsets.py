@@ -7,9 +7,9 @@ One step of the controller for a StatefulSet:
   are available.
 - If there are too many Pods, the Pod with the highest ordinal is deleted. With OrderedReady, Pods are deleted one at a
   time, when the others are healthy.
-- After a change of the template, RollingUpdate deletes the highest Pod with an old revision whose ordinal is at least
-  `partition`, when the Pods above it are healthy. OnDelete deletes nothing. If a client deletes a Pod, the Pod is
-  created again with the new template.
+- After a change of the template, RollingUpdate deletes one Pod of an old revision, as soon as all Pods with higher
+  ordinals are healthy. This is the Pod with the highest ordinal, and ordinals below `partition` are left out. OnDelete
+  deletes nothing. If a client deletes a Pod, the Pod is created again with the new template.
 
 With the persistentVolumeClaimRetentionPolicy Retain, claims stay. With Delete, the set or the deleted Pod owns the
 claims, and the garbage collector deletes them. Each write of the controller enqueues the StatefulSet again,
@@ -103,7 +103,7 @@ class StatefulSetController(KeyQueue):
 
 
 def ordinal_of(owner: str, pod: str) -> int | None:
-    """The ordinal in the name of a set's Pod; None if the name is not one of the set's."""
+    """The ordinal in the name of a set's Pod; None if the name does not belong to the set."""
     prefix, _, number = pod.rpartition("-")
     return int(number) if prefix == owner and number.isdecimal() and str(int(number)) == number else None
 
