@@ -394,7 +394,7 @@ class CrdStrategy(BuiltinStrategy):
         return [f'unrecognized format "{name}"' for name in found]
 
     def holds_deletion(self, obj: Object) -> bool:
-        """Always hold: the first delete only adds the cleanup finalizer."""
+        """True until the CRD is terminating: the first delete only adds the cleanup finalizer."""
         return "deletionTimestamp" not in obj["metadata"]
 
     def prepare_delete(self, obj: Object, policy: str, ctx: StrategyContext) -> None:

@@ -3,10 +3,10 @@
 An object is stored in the storage version at the time of its write. If the CRD's storage version changes, the stored
 object keeps its version until the next write.
 
-`WebhookConverter` converts objects with a conversion webhook. All objects of a list page go in one review. The webhook
-must return the same number of objects, in the same order, in the requested version, with the same kind, name, namespace
-and uid. Only labels and annotations are taken from the returned metadata. A wrong answer becomes the real server's 500,
-``conversion webhook for …``. A conversion blocks for at most `TIMEOUT`, without the cluster's lock.
+`WebhookConverter` calls a conversion webhook to convert objects. All objects of a list page go in one review. The
+webhook must return the same number of objects, in the same order, in the requested version, with the same kind, name,
+namespace and uid. Only labels and annotations are taken from the returned metadata. A wrong answer becomes the real
+server's 500, ``conversion webhook for …``. A conversion blocks for at most `TIMEOUT`, without the cluster's lock.
 
 Each read calls the webhook. If the call fails, a list or watch returns objects that were converted earlier, like the
 real server's cache (`output.negotiation`). Earlier conversions come from a previous read, or from
@@ -61,7 +61,7 @@ class _Wrong(Exception):
 
 
 class WebhookConverter:
-    """Converts custom resources by a conversion webhook. Safe to use from any thread."""
+    """Converts custom resources by calling a conversion webhook. Safe to use from any thread."""
 
     def __init__(self, group: str, kind: str, target: Target, review_versions: tuple[str, ...], caller: WebhookCaller,
                  cluster: Cluster) -> None:
@@ -343,7 +343,7 @@ class CustomStrategy(Strategy):
         return self._rule_causes(found, obj, NOTHING) + scale_causes(obj, self.scale_paths(), with_spec=True)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The causes of a create, except for unchanged values. On /status, the schema causes cover only the status."""
+        """The same causes as on create, except for unchanged values. On /status, the schema checks only the status."""
         scale = scale_causes(new, self.scale_paths(), with_spec=subresource != "status")
         if subresource != "status" or not self.node:
             return self._rule_causes(schema_causes(new, self.node, old), new, old) + scale

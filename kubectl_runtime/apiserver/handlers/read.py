@@ -83,7 +83,7 @@ def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
     strategy = resource_type.strategy
     names = strategy.selectable_field_names()
     supported = {"metadata.name"} | names
-    if resource_type.namespaced or not names:  # surprising: also cluster-scoped kinds without own fields
+    if resource_type.namespaced or not names:  # surprising: also if a cluster-scoped kind declares no fields
         supported |= {"metadata.namespace"}
     return parse_fields(text, supported, strategy.unsupported_field)
 
@@ -118,7 +118,7 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
     found = list(islice(selected, limit) if limit else selected)
     metadata: Object = {"resourceVersion": str(rv)}
     if limit and len(found) == limit and not _is_single(ctx, listing):
-        rest = sum(1 for _ in items)  # all, since the real server does not check whether later objects match
+        rest = sum(1 for _ in items)  # also objects that do not match: the real server does not check them
         if rest:
             metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
