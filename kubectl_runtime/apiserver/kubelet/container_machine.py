@@ -3,15 +3,15 @@
 =====================  ==============================================  ================================================
 state                  after                                           next
 =====================  ==============================================  ================================================
-waiting: its turn      `start` s, the image cannot be pulled           waiting ErrImagePull
-                       `start` s                                       running
+waiting, may start     `start` s, if the image cannot be pulled        waiting ErrImagePull
+                       `start` s, if the image can be pulled           running
 ErrImagePull           at once                                         waiting ImagePullBackOff
 ImagePullBackOff       10 s, doubled with each failure, 300 s at most  waiting ErrImagePull
                        at once, if the image can be pulled             running
 running                `ready` s                                       running, ready (or no longer ready)
                        `run` s                                         terminated, with `exit_code`
-terminated             first end or end after 10 min, if it restarts   running, restartCount + 1
-                       any other end, if it restarts                   waiting CrashLoopBackOff
+terminated, restarts   at once after the first run or a run of 10 min  running, restartCount + 1
+                       at once after any other run                     waiting CrashLoopBackOff
 CrashLoopBackOff       10 s, doubled with each restart, 300 s at most  running, restartCount + 1
                        at once, if the next run would not end          running, restartCount + 1
 =====================  ==============================================  ================================================

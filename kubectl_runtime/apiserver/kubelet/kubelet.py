@@ -107,7 +107,7 @@ class Kubelet:
         return self._find(self._logs, "previous" if previous else "log", namespace, pod, container)
 
     def open_log(self, namespace: str, pod: str) -> ContainerLog:
-        """The log of a running Pod whose containers have no logs; created empty if missing."""
+        """The Pod's own log, for containers that have no log. It is created, empty, if it does not exist."""
         return self._own_log(("log", namespace, pod, None))
 
     def begin_log(self, namespace: str, pod: str, container: str, content: bytes) -> None:

@@ -130,7 +130,7 @@ class ExecSession:
         request = self._request
         call = ExecCall(request, _Output(connection, STDOUT, request.stdout),
                         _Output(connection, STDERR, request.stderr), _connection=connection)
-        if request.stdout or request.stderr:  # a kubelet's empty message, which shows that the streams are open
+        if request.stdout or request.stderr:  # like a kubelet, send an empty message when the streams are open
             connection.send(bytes((STDOUT if request.stdout else STDERR,)))
         try:
             status = _exit_status(self._handler(call) or 0)
