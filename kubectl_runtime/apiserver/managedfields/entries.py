@@ -174,7 +174,7 @@ def cap_updaters(managed: Managed) -> Managed:
 
 
 def _while_surplus(updaters: list[Entry], surplus: int) -> Iterable[Entry]:
-    """Yield the oldest entries until enough of them can be joined with an earlier entry of their version."""
+    """Yield entries, oldest first, until `surplus` of them have the same API version as an earlier entry."""
     versions: set[str] = set()
     for entry in updaters:
         if surplus == 0:

@@ -337,10 +337,10 @@ def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed:
         olds, news = before.get(name, []), after.get(name, [])
         if equal_json(olds, news):
             continue
-        if len(olds) > 1 and len(news) > 1:  # repeated items count as one value
+        if len(olds) > 1 and len(news) > 1:  # repeated before and after: one modified leaf
             changed[name] = {}
             continue
-        # Repeated items count as one leaf, which is removed or added as a whole, whatever single item replaces them.
+        # If an item is repeated on one side only, its repetitions are one leaf, which is removed or added as a whole.
         if len(olds) > 1:
             removed[name] = {}
         elif olds and len(news) != 1:

@@ -262,7 +262,8 @@ def _with_last_applied(result: Object, applied: Object) -> Object:
 
 
 def _chosen_entries(old: Object | None, new: Object, subresource: str) -> Managed:
-    """The entries to update: the request's; the old object's if those are unreadable or for a subresource."""
+    """The entries that an update changes. They are read from the old object if the request is for a subresource or has
+    no readable entries, otherwise from the request. No entries if the request resets them."""
     if not subresource:
         sent = (new.get("metadata") or {}).get("managedFields")
         if entries.is_reset(sent):

@@ -159,7 +159,7 @@ def _remove_inside(value: Any, fields: Fields, schema: Schema) -> Any:
 
 
 def named_members(fields: Fields, schema: Schema | None) -> Fields:
-    """The set extended by every declared field that has paths of the set below it."""
+    """The set, plus the path of every declared field that contains a path of the set."""
     result: Fields = {}
     for key, node in fields.items():
         if key == SELF:

@@ -8,8 +8,8 @@ Directives in the patch:
 - ``$setElementOrder/NAME``: the order of the merged list; items that are only in the live list keep their place.
 - ``$retainKeys``: drop all other keys of the map.
 
-Surprising details of the real server: without ``$setElementOrder`` the patch's items keep the patch's order, and new
-items come before live items that they cannot be compared with. A null for a missing key is ignored.
+Surprising details of the real server: without ``$setElementOrder`` the patch's items keep the patch's order, so a new
+item may come before items of the live list (see `in_order`). A null for a missing key is ignored.
 """
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def by_key(item: Any, key: str) -> Any:
 
 
 def in_order(merged: list[Any], wanted: list[Any], before: list[Any], key: str) -> list[Any]:
-    """Sort a merged list: items in `wanted` have that order, the other items the order of `before`, the live list.
+    """Sort a merged list. Items in `wanted` get its order. The other items get the order of `before`, the live list.
 
-    An item that is not wanted comes before a wanted item if it preceded that item in the live list. Otherwise,
-    or if the wanted item is new, the item that is not wanted comes after the wanted item.
+    An item that is not in `wanted` comes directly before the first item of `wanted` that follows it in the live list.
+    If there is no such item, it comes at the end.
     """
     rank = _ranks(wanted, key)
     live = _ranks(before, key)
