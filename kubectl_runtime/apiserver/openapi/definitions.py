@@ -133,7 +133,7 @@ def closure(names: Iterable[str]) -> list[str]:
 def references(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         for key, value in node.items():
-            if key == "$ref" and isinstance(value, str):  # JSONSchemaProps has a property named $ref
+            if key == "$ref" and isinstance(value, str):  # otherwise it describes a property named $ref
                 yield value
             else:
                 yield from references(value)

@@ -307,8 +307,8 @@ def _build(registry: Registry, path: str) -> dict[str, Any] | None:
 def _index(registry: Registry) -> dict[str, Any]:
     """The paths of all documents, with hashes in their URLs so that clients may cache the documents forever.
 
-    The hashes are computed from the schemas of custom resources, the only changing input of the documents (built-in
-    types never change), so that the index need not build the documents.
+    The hashes are computed from the schemas of custom resources, because nothing else in the documents changes. So the
+    documents need not be built for the index.
     """
     paths = {path: hashlib.sha256() for path in ("version", "api/v1", *group_paths(registry))}
     for group in registry.groups():

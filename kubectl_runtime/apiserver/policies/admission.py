@@ -4,8 +4,8 @@
 each of the two functions costs only a dict look-up. Callers hold the cluster's lock.
 
 If the server stores an object without acting on it, the create response has a Warning. `WITHOUT_CONTROLLER` lists the
-kinds whose controller may run here, and `NEVER` the kinds on which nothing acts. The guide "What the embedded server
-obeys" lists both.
+kinds that only an optional controller acts on, with the controller's name. `NEVER` lists the kinds that nothing acts
+on. The guide "What the embedded server obeys" lists both.
 """
 from __future__ import annotations
 

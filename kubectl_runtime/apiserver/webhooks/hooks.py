@@ -68,7 +68,7 @@ class WebhookCaller(Protocol):
 
 
 class NoCaller:
-    """The caller of a core without access to webhooks: every call fails."""
+    """The `WebhookCaller` of a server core that cannot call webhooks: every call fails."""
 
     def is_remote(self, url: str) -> bool:
         return False

@@ -48,7 +48,8 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True)
 class Attributes:
-    """One operation as admission sees it: on an object, on a subresource with its own kind, or a CONNECT such as exec.
+    """One operation as admission sees it. It writes an object, writes a subresource that has its own kind, or is a
+    CONNECT such as exec.
 
     For DELETE `object` is None, and for CONNECT it has the options (PodExecOptions, …). `old` is set for UPDATE and
     DELETE, and must not be changed. The objects have kind and apiVersion.
