@@ -1,4 +1,4 @@
-"""Turns the bytes of a review into the bytes of its response, and serves this as a WSGI application.
+"""Turns the bytes of a review into the bytes of its response, by functions or as a WSGI application.
 
 The response of `admission_answer(handler, "validate", body, guard)` is:
 
@@ -158,7 +158,7 @@ def conversion_answer(converter: Converts, body: bytes, guard: Guard) -> bytes:
     except KubeError as error:
         log.warning("%s: %s", guard.name, error)
         return response.failure(_unicode(str(error))).into_review(review).encode()
-    except BaseException as error:  # noqa: BLE001 - a defect of the converter's must not end the server
+    except BaseException as error:  # noqa: BLE001 - a bug in the converter must not end the server
         return response.failure(_failed(guard, error), code=500).into_review(review).encode()
     guard.succeeded()
     return answer
@@ -171,7 +171,7 @@ def _converted(converter: Converts, obj: dict[str, Any], request: ConversionRequ
     group, _ = split_api_version(str(obj.get("apiVersion") or ""))
     if group != wanted:
         raise DecodeError(None, "$.request", f"a {obj.get('kind')} of {obj.get('apiVersion')} cannot be converted to "
-                          f"{request.desired_api_version}: that is another group")
+                          f"{request.desired_api_version}, which is in another API group")
     found: Mapping[str, Any] = converter.convert(obj, version)
     return found
 
@@ -186,7 +186,7 @@ def _decided(handler: Admission[Any], verb: Verb, request: AdmissionRequest[Any]
         home.check(f"webhook {guard.name}")
     except Denied as error:
         return _refused(answer, error.reason, error.code, error.causes)
-    except BaseException as error:  # noqa: BLE001 - a defect of the handler's must not end the server
+    except BaseException as error:  # noqa: BLE001 - a bug in the handler must not end the server
         home.check(f"webhook {guard.name}", error)
         if isinstance(error, DecodeError) and _is_own(error.ref, request.review):
             log.info("%s: %r: %s", guard.name, request, error)

@@ -17,8 +17,8 @@ other servers (see `merged`), and each write is conditional on the resourceVersi
 removes the server's CA from each bundle, unless the bundle has no other CA.
 
 `CaBundles` needs list, watch and patch on webhook configurations and CRDs. If the names of the program's own objects
-are known, patch on these objects is enough. Any other object that `CaBundles` may not write is logged once, and does
-not affect the server's readiness.
+are known, the permission to patch can be restricted to these objects. Any other object that `CaBundles` may not write
+is logged once, and does not affect the server's readiness.
 """
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ class Target:
 
     @classmethod
     def service(cls, text: str) -> Target:
-        """From `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT` (443 by default). Raises RequestError for anything else."""
+        """The Service `NAMESPACE/NAME` or `NAMESPACE/NAME:PORT` (443 by default). Raises RequestError for other texts.
+        """
         namespace, _, rest = text.partition("/")
         name, colon, port = rest.partition(":")
         try:
@@ -93,7 +94,7 @@ class Target:
 
     @classmethod
     def url(cls, text: str) -> Target:
-        """From `https://HOST:PORT`, optionally with a prefix for the application's paths. Raises RequestError."""
+        """The URL `https://HOST:PORT`, optionally with a prefix for the application's paths. Raises RequestError."""
         try:
             parts = urllib.parse.urlsplit(text)
             right = parts.scheme == "https" and parts.hostname and parts.port != 0 and not (

@@ -70,10 +70,11 @@ class Rule:
 class WebhookOptions:
     """The class keywords of an `Admission`. The API server sets its own default for a keyword that is None.
 
-    `name`: the webhook's name, with at least two dots; by default `class.plural.group`. `rules` replace the rule that
-    is derived from the kind, `operations` and `subresources`. `match_conditions`: CEL expressions by name; the webhook
-    is called only if all are true. `timeout`: 1 to 30 whole seconds. `reinvocation` affects only `mutate`: with
-    `IfNeeded` the server calls `mutate` again when a later webhook has changed the object.
+    `name`: the webhook's name, with at least two dots; by default `class.plural.group`. Without `rules`, one rule is
+    derived from the kind and `subresources`. `operations` applies to each rule that sets no operations.
+    `match_conditions`: CEL expressions by name; the webhook is called only if all are true. `timeout`: 1 to 30 whole
+    seconds. `reinvocation` affects only `mutate`: with `IfNeeded` the server calls `mutate` again when a later webhook
+    has changed the object.
     """
 
     name: str | None = None
@@ -189,8 +190,9 @@ K = TypeVar("K", bound=Resource)
 R = TypeVar("R", bound=Resource)
 
 TOTAL, EACH = 4096, 256
-"""The most characters of all warnings together, and the most of each warning if the total is exceeded: kube-apiserver's
-`truncateAtTotalRunes` and `truncateItemRunes`. The documentation of Kubernetes recommends at most 120."""
+"""The maximum number of characters in all warnings together, and in each warning if the first maximum is exceeded:
+kube-apiserver's `truncateAtTotalRunes` and `truncateItemRunes`. The documentation of Kubernetes recommends at most 120
+characters for a warning."""
 _BREAKS = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -441,8 +443,8 @@ class Admission(Generic[K]):
 
     Define one of the two methods or both. Class keywords such as `operations` and `failure_policy` set which operations
     reach the webhook and what happens when it does not respond. Subclasses inherit the keywords of their base class.
-    One instance serves all requests at once, from any thread. Exceptions other than Denied are logged and answered with
-    status 500.
+    One instance serves all requests, several at the same time, in any thread. Exceptions other than Denied are logged
+    and answered with status 500.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):

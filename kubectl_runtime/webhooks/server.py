@@ -16,11 +16,12 @@ still routes calls to the Pod for some seconds, so use a `preStop` hook that sle
 
 `WebhookSetup` applies the configurations and keeps them applied. A failure is logged and retried after 1 s, doubling up
 to 30 s, or sooner when one of the objects changes. If another client deletes or changes an object, `WebhookSetup` logs
-this and applies the object again. It does so at once, or, if it has applied objects within the last minute, after 1 s,
-doubling up to 30 s. Until the object is applied the server is not ready. An object that another process applied with
-the same field manager is left alone, because another version of the program is being rolled out. A CA file is checked
-every minute. If the server makes its own CA, `CaBundles` keeps the CA in the objects. Fields that a webhook's class
-leaves to the API server's default are not compared.
+this and applies the object again. It waits first if less time than the pause has passed since its last apply. The
+pause is 1 s, doubles each time up to 30 s, and is 1 s again after a minute without an apply. Until the object is
+applied, the server is not ready. An object that another process applied with the same field manager is left alone,
+because another version of the program is being rolled out. A CA file is checked every minute. If the server makes its
+own CA, `CaBundles` keeps the CA in the objects. Fields that a webhook's class leaves to the API server's default are
+not compared.
 
 `observed` reports the requests of a WSGI application to an observer.
 """
@@ -118,9 +119,9 @@ def observed(application: WSGIApplication, observer: Observer, clock: Clock) -> 
 log = guarded_logger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
-"""Seconds between two attempts. The pause doubles after each attempt."""
+"""Seconds. The pause between two applies is `FIRST_PAUSE` at first, and doubles each time up to `LONGEST_PAUSE`."""
 CALM = 60.0
-"""If no other client has changed the objects for this many seconds, the next change is undone at once."""
+"""If the last apply was at least this many seconds ago, the pause is `FIRST_PAUSE` again."""
 LOOK = 60.0
 """Seconds between two checks of a CA file."""
 
@@ -193,7 +194,7 @@ class WebhookSetup:
         try:
             found = apply_webhooks(self._client, self._app, self._name, service=self._service, url=self._url,
                                    ca_bundle=bundle, field_manager=self._name, force=True)
-        except BaseException as error:  # noqa: BLE001 - any error is logged, and may pass
+        except BaseException as error:  # noqa: BLE001 - any error is logged, and the apply is tried again
             pass_interrupt(error)
             reason = f"the configurations called {self._name} are not applied: {described(error)}"
             with self._change:
@@ -314,8 +315,8 @@ class WebhookServer:
     `app` is an application of `kubectl_runtime.webhooks`, or any WSGI application. `certificates`: a folder with
     tls.crt and tls.key, or `SelfSigned()`. With `SelfSigned` and a `client` the server writes its CA into the webhook
     configurations and CRDs that name the server. `start` does not block. In a `with` block the server listens until the
-    end of the block. `Manager.add_server` runs the server in a manager. Sizes of requests, times and connections are
-    limited. Thread-safe.
+    end of the block. `Manager.add_server` runs the server in a manager. The size and the duration of requests and
+    the number of connections are limited. Thread-safe.
 
     >>> from kubectl_runtime import webhooks
     >>> class Quota(Admission[Pod]):
@@ -438,9 +439,9 @@ class WebhookServer:
         return not_applied or ("" if self._bundles is None else self._bundles.why_not_ready())
 
     def rights(self) -> list[Right]:
-        """The permissions that the server's client needs, to keep the CA in the objects and to apply the
-        configurations. They are restricted to the known names, except list, watch and create, which cannot be
-        restricted."""
+        """The permissions that the server's client needs to apply the configurations and to keep the CA in the
+        configurations and CRDs. They are restricted to the known names, except list, watch and create, which cannot
+        be restricted."""
         found: dict[Right, None] = {}
         for kind in _callers_of(self._app):
             group, plural = kind.api_resource.group, kind.api_resource.plural

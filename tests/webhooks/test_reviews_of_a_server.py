@@ -211,7 +211,7 @@ def test_a_conversion_review_gets_its_answer(case: Case) -> None:
 
 @pytest.mark.parametrize(("obj", "to", "code", "message"), [
     (widget("v3"), "example.com/v2", 400, "no functions lead there"),
-    (widget(), "other.example.com/v2", 400, "that is another group"),
+    (widget(), "other.example.com/v2", 400, "which is in another API group"),
     (widget("v2", "bug", color={"name": "red"}), "example.com/v1", 400, "KeyError: 'color'"),
     ({**widget(), "apiVersion": None}, "example.com/v2", 400, "malformed apiVersion")])
 def test_a_conversion_that_fails_says_why_and_converts_nothing(obj: Any, to: str, code: int, message: str) -> None:
