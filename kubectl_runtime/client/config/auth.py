@@ -13,7 +13,8 @@ no lock. Safe to use from any thread. No credential appears in a repr, a log lin
     value       due for renewal     what `current` does
     none        -                   starts or joins an attempt, and waits for it
     valid       no                  returns the value
-    valid       yes                 starts an attempt and waits for it; while one is running returns the value
+    valid       yes                 starts an attempt and waits for it; if an attempt is already running, returns the
+                                    value
     expired     yes                 as for none
 
 An attempt runs in its own thread, so that every caller waits only until its own deadline, or until its `scoped_stop`
@@ -149,7 +150,7 @@ class TokenFile:
 
     def header(self, deadline: float | None = None) -> str | None:
         """`Bearer` and the token in the file, which is read again when `TOKEN_FILE_PERIOD` has passed. Raises AuthError
-        if the file could never be read."""
+        if the file could never be read and there is no fallback token."""
         now, snapshot = self._clock.monotonic(), self._snapshot
         if snapshot is not None and now - snapshot.read_at < TOKEN_FILE_PERIOD:
             return snapshot.header

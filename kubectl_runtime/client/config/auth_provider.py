@@ -3,13 +3,14 @@
 An OIDC token is renewed here (OpenID Connect Discovery 1.0, and RFC 6749, section 6) with urllib3. The official
 client's libraries are not used, because they write tokens to the log and send tokens to the targets of redirects.
 Requests go over https (or http to loopback) to a provider whose certificate is verified by the CA in the kubeconfig,
-else by the system's CAs. A redirect is a failure. Environment proxies are used as for an API server.
+else by the system's CAs. A redirect is a failure. The environment's proxies are used by the same rules as for an API
+server.
 
 A gcp token is renewed by the official client. No other module imports the `kubernetes` package, and this one does so
-only when a gcp token has to be renewed, since the import takes half a second and 43 MiB. This module uses only what
-major versions 32 to 37 of the package have in common: `load_kube_config_from_dict` into a `Configuration`, which asks
-the provider for a new token when the current one has expired. That call has no time limit. `Renewal` runs the call in a
-separate thread, so that every caller waits only until its own deadline.
+only when a gcp token has to be renewed, since the import takes half a second and 43 MiB. This module uses only the
+class `Configuration` and the function `load_kube_config_from_dict`, which major versions 32 to 37 of the package have
+in common. The function asks the provider for a new token when the current token has expired, and has no time limit.
+`Renewal` calls the function in a separate thread, so that every caller waits only until its own deadline.
 """
 from __future__ import annotations
 

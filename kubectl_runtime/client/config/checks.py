@@ -30,9 +30,9 @@ from kubectl_runtime.core.base.threads import ForkSafeLock, unforked
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """The user to act as, sent as `Impersonate-*` headers; needs the RBAC verb impersonate. Raises RequestError, which
-    names the field, for groups, a uid or extra without a user, for a value that a header cannot carry unchanged, and
-    for a value of a wrong type, such as a string instead of a list.
+    """The user to act as, sent as `Impersonate-*` headers; needs the RBAC verb impersonate. Raises RequestError
+    for groups, a uid or extra without a user, for a value that a header cannot carry unchanged, and for a value of a
+    wrong type, such as a string instead of a list. The error names the field.
 
     >>> Impersonation("jane", groups=("developers",)).user
     'jane'
@@ -49,8 +49,8 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 def faults(user: object, groups: object, uid: object, extra: object) -> Iterator[tuple[str, str]]:
-    """The invalid fields of an Impersonation: for each field its name (`groups[1]`) and a problem that reads on from
-    the name."""
+    """The invalid fields of an Impersonation: for each field its name (`groups[1]`), and its problem in words
+    that follow the name in a message (`is empty`)."""
     if not user:
         yield "user", "is needed: groups, uid and extra are only sent with a user"
     elif problem := fault_of(user, identity=True):

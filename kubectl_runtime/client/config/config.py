@@ -5,10 +5,10 @@
     Config.incluster()          only the service account
     Config(cluster_url=…)       by hand
 
-The credentials with the highest rank are used: `auth`, `token` and `token_file`, then `username` and `password`; each
-can be combined with a client certificate. Credentials are not sent over http to hosts other than loopback, unless
-`allow_plain_http_credentials` is set. A Config is immutable, and its repr shows no secret. Loading opens no connection
-and runs no plugin.
+Only the credentials with the highest rank are used. `auth` outranks `token_file` and `token`, which outrank `username`
+and `password`. All of them can be combined with a client certificate. Credentials are not sent over http to hosts other
+than loopback, unless `allow_plain_http_credentials` is set. A Config is immutable, and its repr shows no secret.
+Loading opens no connection and runs no plugin.
 """
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class Config:
             with frames_hidden():
                 merged = kubeconfig.Kubeconfig.read(paths)
         except kubeconfig.UnreadableError as error:
-            # In an image the home folder is often root's, and a Pod that runs as another user is not meant to read it.
+            # In a container the home folder often belongs to root, and the user of the Pod need not be able to read it.
             if environ.get("KUBECONFIG") or context is not None or not environ.get("KUBERNETES_SERVICE_HOST"):
                 raise
             log.warning("%s; using the Pod's service account instead", error)
@@ -305,7 +305,7 @@ def _read(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | No
 
 
 def _namespace(path: Path) -> str:
-    """The namespace in the file that the kubelet mounts, which is UTF-8 in every locale. Raises ConfigError."""
+    """The namespace in the file that the kubelet mounts. The file is UTF-8 in every locale. Raises ConfigError."""
     try:
         return secret_file(path).decode().strip() or "default"
     except FileNotFoundError:

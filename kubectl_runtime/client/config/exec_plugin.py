@@ -247,8 +247,8 @@ class ExecCredentials:
 
 
 def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes, bytes]:
-    """The problem of the run, as text that reads on from the plugin's name, and the two outputs. Blocks until the
-    plugin ends, has printed too much or takes too long, or `stop` is set."""
+    """The problem of the run, in words that follow the plugin's name in a message, and the two outputs. Blocks until
+    the plugin ends, has printed too much or takes too long, or `stop` is set."""
     deadline = time.monotonic() + RUN_TIMEOUT
     outputs = {"standard output": (process.stdout, bytearray()), "standard error": (process.stderr, bytearray())}
     with selectors.DefaultSelector() as selector:
@@ -279,7 +279,7 @@ def _read(process: subprocess.Popen[bytes], stop: StopToken) -> tuple[str, bytes
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and the others of its process group: its children, unless they have a group of their own."""
+    """Kill a process and all processes of its group. Children that have left the group continue."""
     with suppress(OSError):  # the process has ended already
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

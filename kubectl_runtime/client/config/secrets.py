@@ -27,14 +27,15 @@ from kubectl_runtime.core.base.errors import KubeError
 
 _CREDENTIAL = (r"authoriz|authent|token|secret|passw|cookie|credential|jwt|assertion"
                r"|(?:api|access|private)[-_]?key|(?<![a-z])(?:auth|session)(?![a-z])")
-"""Compiled at its first use: most clients send no headers of their own."""
+"""A pattern of header names. It is compiled at its first use, because most clients send no headers of their own."""
 _UNSENDABLE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]").search
 
 
 def fault_of(value: object, *, identity: bool = False) -> str:
-    """Why a header cannot carry `value`, as text that reads on from the value's name; empty if a header can carry it.
-    Values are not quoted, since they may be secret. An `identity` must arrive unchanged, so it must not be empty or
-    have leading or trailing blanks: HTTP drops such blanks from a header, and the server would read a different user.
+    """Why a header cannot carry `value`, in words that follow the value's name in a message (`is empty`); an empty text
+    if a header can carry it. Values are not quoted, since they may be secret. An `identity` must arrive unchanged, so
+    it must not be empty or have leading or trailing blanks: HTTP drops such blanks from a header, and the server would
+    read a different user.
     """
     if not isinstance(value, str):
         return f"is of type {type(value).__name__}, where text is expected"
@@ -58,7 +59,7 @@ def is_credential(name: str) -> bool:
 
 
 def as_sent(value: str) -> str:
-    """`value`, for which `fault_of` is empty, in the form that http.client needs."""
+    """`value` in the form that http.client needs. `fault_of` must have found no problem in `value`."""
     return value if value.isascii() else value.encode().decode("latin-1")
 
 
@@ -151,8 +152,8 @@ def secret_file(path: str | Path) -> SecretBytes:
 
 
 def reading_problem(error: OSError | ValueError) -> str:
-    """The problem behind an error of `secret_file`, as text that reads on from the file's name. The text of a decoding
-    error is never used, since it quotes the content."""
+    """The problem behind an error of `secret_file`, for use after a colon in a message. The text of a decoding error is
+    never used, since it quotes the content."""
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     if isinstance(error, UnicodeError):
