@@ -55,8 +55,8 @@ log = guarded_logger(__name__)
 T = TypeVar("T")
 
 _WARN_AT = 4
-"""The retry with this number, about two seconds after the call began, is logged as a warning, because otherwise nothing
-would show the trouble until the call gives up."""
+"""The retry with this number, about two seconds after the call began, is logged as a warning, so that the
+trouble is visible before the call gives up."""
 
 _WARN_EVERY = 60.0
 """The minimum number of seconds between two warnings of a client, even if its server fails and recovers many times in
@@ -234,7 +234,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
             return send(call), header
 
         def obtained(call: Call, obtain: Callable[[float], T]) -> T:
-            # Credentials may use another client of the program; both obey the stop token of the current scope.
+            # The credentials may use another client of the program, whose calls obey the stop token of this scope.
             stop = _end_of_waiting(call)
             with calls_obey(stop):
                 try:
@@ -267,7 +267,7 @@ def _end_of_waiting(call: Call) -> StopToken:
 
 
 def extra_headers(headers: Mapping[str, str | tuple[str, ...]]) -> Layer:
-    """Adds to every call those of `headers` that the call lacks."""
+    """Adds `headers` to every call; headers that the call already has stay unchanged."""
 
     def layer(send: Send) -> Send:
         def with_headers(call: Call) -> Answer:

@@ -191,7 +191,8 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _TELLING_NAMES_ONLY = frozenset((
     HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GONE,
     HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
-"""Answers whose message names the object and fields but quotes nothing, unless an admission policy wrote it."""
+"""Answers whose message names the object and fields. The message quotes no values, unless an admission policy
+has written it."""
 _WRITTEN_BY_USERS = r"admission webhook|AdmissionPolicy"
 _WRITES = frozenset(("create", "replace", "patch", "apply"))
 _UNSERVED = "the server could not find the requested resource"
@@ -303,8 +304,8 @@ def _without_values(status: Status) -> Status:
 
 
 def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
-    """The error for a successful answer whose body did not decode and is not JSON; None if the body is JSON, because
-    then the mistake is the API server's own."""
+    """The error for a successful answer that could not be decoded because another server sent it. None if the answer
+    looks like JSON, because then the API server itself has sent an invalid body."""
     kind = headers.get("Content-Type") or ""
     is_page = body.lstrip()[:1] == b"<"  # whatever its content type says
     if ("json" in kind.lower() and not is_page) or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
@@ -416,7 +417,8 @@ def unknown_outcome(request: Request, error: KubeError, failure: Failure | None,
     is unknown.
     """
     if failure is not None:
-        # The server gives such answers without reading the request, so they do not show what an earlier attempt did.
+        # A server gives the following answers without reading the request, so they do not show whether an earlier
+        # attempt was carried out.
         unread = failure.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.TOO_MANY_REQUESTS) or \
             not HTTPStatus.BAD_REQUEST <= (failure.code or 0) < HTTPStatus.INTERNAL_SERVER_ERROR
         is_open = failure.is_open or (in_doubt and unread)

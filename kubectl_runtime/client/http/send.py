@@ -3,21 +3,21 @@
     call     the attempt ends when                              while
     a read   the call's token is set                            it waits for anything
     a write  the client is closed                               nothing of it was sent
-    a write  the `cut` of its controller's run is set           it waits for anything
+    a write  the token `cut` of its run is set (`core.scope`)   it waits for anything
 
-`Interrupt` ends the request of a thread when a stop token is set. While an address is looked up, it sets the event that
-the thread waits for. From the moment the socket connects until the answer, it shuts the socket down, which wakes the
-thread within milliseconds. After `release` or the end of the `with` block nothing is shut down, however late the
-callback of the token runs, because the connection may carry another thread's write by then. A lock prevents this race.
-`begin` is called right before the first byte leaves. At this point the `check` may refuse the request, and from this
-point on the `unsent` token no longer counts. An open stream is ended by its `ByteStream`; `Interrupt` covers everything
-before, where a silent server would hold the thread until the deadline.
+`Interrupt` ends the request of a thread when a stop token is set. During the look-up of an address, `Interrupt` sets
+the event that the thread waits for. From connecting until the answer has arrived, `Interrupt` shuts the socket down,
+which wakes the thread within milliseconds. After `release` or the end of the `with` block nothing is shut down, however
+late the callback of the token runs, because the connection may carry another thread's write by then. A lock prevents
+this race. `begin` is called right before the first byte leaves. At this point the `check` may refuse the request. The
+token `unsent` can end the request only before this point. `Interrupt` works until a stream is open; from then on the
+`ByteStream` ends the stream. Without `Interrupt` a silent server would hold the thread until the deadline.
 
-`Fence` is a layer that lets a write pass only if its check does. In the runs of a controller whose client has the
-fence, the fence also applies to the writes of all related clients (a client and the clients derived from it, which
-share connections), so that an elected controller cannot bypass the fence with another of these clients. The fence
-covers threads that have a copy of the run's context, but not threads that a run started without a copy (see
-`core.scope`). It applies neither to unrelated clients nor to related clients outside of runs.
+`Fence` is a layer that calls a check before each write; the check refuses a write by raising. In the runs of a
+controller whose client has the fence, the fence also applies to the writes of all related clients (a client and the
+clients derived from it, which share connections), so that an elected controller cannot bypass the fence with another of
+these clients. The fence covers threads that have a copy of the run's context, but not threads that a run started
+without a copy (see `core.scope`). It applies neither to unrelated clients nor to related clients outside of runs.
 
 `Reachability` is shared by all requests of a client. After a request without any answer (`lost`) the server counts as
 away until an answer comes. Until then watches take turns, the first after about a second, then one every 5 s, so that
@@ -67,8 +67,8 @@ AT_ONCE = 0.5
 
 class Outage:
     """A period in which the server answers nothing. `since` is the time of the first failure, `error` the last failure.
-    `failures` counts the consecutive attempts without an answer, of all of the client's watches together. Attempts
-    within `AT_ONCE` seconds count as one, because many connections may break together."""
+    `failures` counts the consecutive attempts of all of the client's watches that got no answer. Attempts within
+    `AT_ONCE` seconds count as one, because many connections may break together."""
 
     def __init__(self, error: Exception, since: float, due: float) -> None:
         self.error = error

@@ -156,7 +156,7 @@ class TlsInTls:
             try:
                 result = act(*arguments)
             except ssl.SSLWantReadError:
-                with suppress(ssl.SSLWantWriteError):  # comes from a `send`, which will be called again
+                with suppress(ssl.SSLWantWriteError):  # for the bytes of a `send` that the caller will repeat
                     self._flush()
                 if data := self.outer.recv(_PIECE):
                     self._arrived.write(data)
@@ -326,7 +326,7 @@ class LineSplitter:
     def __init__(self) -> None:
         self._begun: list[bytes] = []
         self.held = 0
-        """Bytes after the last newline."""
+        """The number of bytes after the last newline."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes, without their newlines."""

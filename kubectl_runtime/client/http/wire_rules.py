@@ -31,8 +31,8 @@ log = guarded_logger(__name__)
 @dataclass
 class WireRules:
     """The rules for every connection of a client: proxy, trust, identity, pool size. Immutable, except `connections`,
-    the number of idle connections to keep for calls. The fields after `certificate` come only from a requests.Session
-    (client/wire/carrier.py)."""
+    the number of idle connections to keep for calls. `verify` and all fields after it are set only for a client with a
+    requests.Session (client/wire/carrier.py)."""
 
     config: Config
     """The Config, whose `proxy_url` is the proxy that is used."""
