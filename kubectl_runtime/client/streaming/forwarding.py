@@ -150,8 +150,8 @@ class LocalPort:
     """A local port whose connections lead to a port of a Pod: made by `Api.portforward_local`.
 
     A context manager: leaving it closes the port and all of its connections. A connection that the Pod refuses is
-    closed and the reason is logged. Safe to use from any thread. (The embedded API server refuses port-forwards, as for
-    `PortForward`.)
+    closed and the reason is logged. Safe to use from any thread. (The embedded API server refuses port-forwards unless
+    `server.kubelet.portforward` has set a function for the port.)
 
     >>> Api.namespaced(client, Pod, "default").portforward_local("web-0", 80)
     Traceback (most recent call last):
@@ -250,7 +250,8 @@ class _Connection:
                         Thread(target=self._down, name=f"{threading.current_thread().name}, back", daemon=True))
 
     def run(self) -> None:
-        """Copy in both directions until the Pod's side has ended, or until the Pod is silent after the local end."""
+        """Copy in both directions until the Pod's side has ended, or until the Pod is silent after the local side
+        has ended."""
         self.threads[1].start()
         try:
             while piece := self._peer.recv(_PIECE):

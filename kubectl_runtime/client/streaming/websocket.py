@@ -5,8 +5,9 @@
     ended      cleanly (a close frame came, or `close`), or with the error that broke it; the socket is closed
 
 A slow reader slows the server down: while 1 MiB is unread, nothing more is read from the socket, unless a reader waits
-for bytes that have not come. With this exception, a program that waits for one channel while another fills up does not
-block forever; the inbox holds the other channel's bytes. Writers wait while 1 MiB is unsent.
+for bytes that have not come. Without this exception, a program that waits for one channel while another channel fills
+up would block forever. The inbox then holds more than 1 MiB of the other channel's bytes. Writers wait while 1 MiB is
+unsent.
 
 The handshake (RFC 6455, section 4.1) is a call of the client like any GET, so that credentials, headers, proxies, TLS,
 retries and the user's layers apply; a refusal is an ApiError with the server's Status. The socket of the 101 answer is
@@ -54,7 +55,7 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 @dataclass
 class Opened:
     """The non-blocking socket of a websocket, and the first bytes that came after the answer's head. `close` closes
-    it."""
+    the socket."""
 
     socket: socket.socket | TlsInTls
     first: bytes
@@ -361,7 +362,7 @@ class WebSocketThread:
                     may_read = bool(wanted & selectors.EVENT_READ)
                     pending = isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending() > 0
                     ready = may_read and pending
-                    # A reader may have made room in the inbox while this thread was awake, and so did not wake it
+                    # `_held_back`: a reader that makes room in the inbox while this thread is awake does not wake it
                     at_once = ready or (may_read and self._held_back)
                     self._asleep = not at_once
                 if wanted != watched:
@@ -534,7 +535,7 @@ class WebSocket(WebSocketThread):
         self._waiters.append(ready)
         try:
             while not (found := ready()) and not self._ended:
-                self._wake()  # makes the thread read more, each time that another reader took what had come
+                self._wake()  # another reader may have taken the bytes: the thread must read more
                 left = None if deadline is None else deadline - self.clock.monotonic()
                 if left is not None and left <= 0:
                     break
