@@ -17,10 +17,11 @@ The client does not use netrc, cookies, redirects, environment CA bundles or `pa
 requests go through `Session.send`, so that mocks of this method work. Session adapters, `responses` and requests_mock
 work without the option.
 
-`ApiAdapter` is the requests adapter to one API server; a client has two, one for calls and one for streams. It keeps
-`HTTPAdapter.send` and replaces the steps around it that depend only on the server: one connection pool with the
-client's own SSLContext (which trusts no public CA in addition to the cluster's CA), TCP keepalive, no retries of its
-own, and no waiting for a free connection. Idle connections beyond the pool's size are closed silently.
+`ApiAdapter` is the requests adapter to one API server; a client has two, one for calls and one for streams. The adapter
+keeps `HTTPAdapter.send` and overrides the steps of `send` that depend only on the server. It has one connection pool
+with the client's own SSLContext (which trusts no public CA in addition to the cluster's CA). Its connections use TCP
+keepalive; the adapter does not retry and does not wait for a free connection. Idle connections beyond the pool's size
+are closed silently.
 """
 from __future__ import annotations
 
@@ -176,7 +177,7 @@ class _Pool(HTTPConnectionPool):
 
 
 def _reason(error: BaseException) -> Exception | None:
-    """The exception that urllib3 makes of `error`, if a connection raised it; None for any other exception."""
+    """The exception that urllib3 raises in place of `error`; None if `error` does not come from a connection."""
     if not isinstance(error, _FAILED):
         return None
     if isinstance(error, ssl.SSLError):  # ssl.CertificateError is one
@@ -195,7 +196,7 @@ class _TlsPool(_Pool, HTTPSConnectionPool):
 
 
 _SENT_IN_VAIN = frozenset((errno.EPIPE, errno.ECONNRESET, errno.EPROTOTYPE))
-"""Errors while sending that mean that the server has ended the connection, perhaps after an answer. As in urllib3."""
+"""Errors of a failed send: the server has ended the connection, perhaps after it sent an answer. As in urllib3."""
 _FAILED = (urllib3.exceptions.TimeoutError, HTTPException, OSError, ProtocolError, SSLError, ProxyError)
 """Exceptions that a connection may raise."""
 
@@ -249,7 +250,8 @@ class ApiAdapter(HTTPAdapter):
         self._pool.close()
 
     def _make_pool(self, via: Proxy | None, tls: TlsSource | None, server_hostname: str | None) -> _Pool:
-        """The pool of connections to the server. The proxy is hidden from urllib3, which would route by it itself."""
+        """The pool of connections to the server. urllib3 does not know the proxy, since the connections connect
+        through it themselves."""
         options: dict[str, Any] = {"maxsize": self._limit, "block": False, "socket_options": _socket_options()}
         if via is not None:
             options["via"] = via
@@ -347,7 +349,7 @@ class RequestsCarrier:
         rules, adapter = self._rules, self.streams if call.streaming else self.calls
         limits = Limits(connect, left, interrupt, streaming=call.streaming, silence=call.read_timeout)
         timeout: Any = limits
-        if rules.mounted is not None:  # a user's adapter may understand only a pair
+        if rules.mounted is not None:  # a user's adapter may accept only a tuple (connect, read)
             timeout = (connect, call.read_timeout if call.streaming else left)
         arguments = {"stream": True, "timeout": timeout, **rules.arguments}
         try:
@@ -372,7 +374,7 @@ class RequestsCarrier:
             problem: KubeError = transport_error(error, call.request.operation, self._server, rules.config.origin,
                                                  limits.seconds, rules.proxy, sent=limits.sent)
         except (ValueError, TypeError) as error:
-            if rules.session is not None:  # the user's adapter or hook
+            if rules.session is not None:  # then the user's adapter or hook may have raised the error
                 raise
             # A layer caused this, since the client's own part was checked before. Headers are not shown.
             unsendable = isinstance(error, UnicodeError) or "header" in str(error).lower()
@@ -505,7 +507,7 @@ def _check(session: requests.Session) -> None:
     if not (cert is None or isinstance(cert, str | os.PathLike) or (isinstance(cert, tuple) and len(cert) == 2)):
         raise ConfigError(f"the session's cert must be a path, or a pair of certificate and key, not {_kind(cert)}")
     if not (auth is None or callable(auth) or (isinstance(auth, tuple) and len(auth) == 2)):
-        raise ConfigError(f"the session's auth must be a pair of name and password or a function, not {_kind(auth)}")
+        raise ConfigError(f"the session's auth must be a function, or a pair of name and password, not {_kind(auth)}")
 
 
 def _kind(value: object) -> str:
@@ -537,8 +539,8 @@ def _arguments(session: requests.Session, rules: WireRules) -> dict[str, Any]:
     if cert is None and config.client_certificate_file and config.client_key_file:
         cert = (config.client_certificate_file, config.client_key_file)
     if cert is None and config.client_certificate_data:
-        raise ConfigError(f"{config.origin}: a client certificate given as data cannot be used by an adapter "
-                          "mounted on the session or with use_session_send: pass it as files, or use neither")
+        raise ConfigError(f"{config.origin}: a client certificate given as data cannot be used with an adapter mounted "
+                          "on the session, nor with use_session_send: pass the certificate and its key as files")
     proxies = {"http": rules.proxy, "https": rules.proxy} if rules.proxy else {}
     return {"verify": verify, "cert": cert, "proxies": proxies}
 

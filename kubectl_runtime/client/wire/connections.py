@@ -2,9 +2,9 @@
 
 - `request` sends head and body in one write; http.client writes them separately, and checks and encodes each line. A
   head of an unusual form is left to http.client (`request_head`).
-- `received` returns an answer without http.client, if the whole answer arrives at once and its head is plain, as nearly
-  every answer to a call does. The answer classes of http.client, urllib3 and requests would cost more CPU time than the
-  rest of the call.
+- `received` returns an answer without http.client, if the whole answer arrives at once and its head is plain. Nearly
+  all answers to calls are of this kind. The answer classes of http.client, urllib3 and requests would cost more CPU
+  time than the rest of the call.
 - For other answers `received` and `getresponse` make http.client's response. They parse a plain head (HTTP/1.1,
   `Name: value` lines, all of it in the first data) in one step, and leave any other head to the standard library, whose
   size limits apply in both cases.
@@ -72,8 +72,7 @@ class Limits(Timeout):
         self.deadline = now + self.seconds
         self.streaming, self.silence = streaming, silence
         self.sent = True
-        """Whether a byte of the request may have left. True until a connection is taken for the request and resets
-        it."""
+        """Whether a byte of the request may have left. True at first, False once the request has a connection."""
 
     @classmethod
     def of(cls, timeout: Any) -> Self:
@@ -219,8 +218,8 @@ _ELSEWHERE = frozenset(("transfer-encoding", "content-encoding", "connection"))
 
 
 def whole_answer(data: bytes) -> WholeAnswer | None:
-    """The answer, if `data` is one whole answer in the common form: no header occurs twice, and the body is not encoded
-    and as long as Content-Length says. None for any other data."""
+    """The answer, if `data` is one whole answer in the common form: no header occurs twice, the body has exactly the
+    length in Content-Length, and it is neither compressed nor chunked. None for any other data."""
     parsed = _parsed(data)
     if parsed is None:
         return None
@@ -318,9 +317,9 @@ class ApiConnection(HTTPConnection):
     """One connection without TLS, through a proxy if there is one.
 
     proxy          the server is http                               the server is https
-    http, https    requests with absolute URLs (`forwards`)         a tunnel (CONNECT), and TLS within it
+    http, https    requests with absolute URLs (`forwards`)         a tunnel (CONNECT), and TLS in the tunnel
                    a websocket: a tunnel
-    socks          the proxy connects                               the proxy connects, and TLS
+    socks          the proxy connects                               the proxy connects; TLS with the server follows
     """
 
     _asked: tuple[str, str] | None = None
@@ -525,7 +524,8 @@ class ApiConnection(HTTPConnection):
 
 
 def _note_unframed(connection: Any, answer: Any) -> None:
-    """Note an answer without framing: its body ends with the connection, and only close_notify shows a whole body."""
+    """Note an answer without framing: its body ends with the connection, and only TLS's close_notify shows that
+    the body is whole."""
     if answer.length_remaining is None and not answer.chunked:
         connection.suppress_ragged_eofs = False
 
@@ -545,7 +545,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         name = self.server_hostname or self.host
         try:
             return _handshake(connection, context, name, by)
-        except _CUT_OFF as error:  # for example a load balancer without a backend; says nothing about certificates
+        except _CUT_OFF as error:  # for example by a load balancer without a backend; not about certificates
             why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror or type(error).__name__}"
             raise NewConnectionError(self, f"the TLS handshake was cut off{why}") from error
         except ssl.SSLError as error:
@@ -554,9 +554,9 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
 
     def request(self, method: str, url: str, body: Any = None, headers: Any = None, *,
                 chunked: bool = False, **options: Any) -> None:
-        """Send one request. Raises as http.client does, and BrokenPipeError when the connection has ended, as without
-        TLS: urllib3 then reads the server's last answer, which may say why the server refuses the client
-        certificate."""
+        """Send one request. Raises as http.client does. When the connection has ended, raises BrokenPipeError, as a
+        connection without TLS does. urllib3 then reads the server's last answer, which may say why the server refuses
+        the client certificate."""
         try:
             super().request(method, url, body, headers, chunked=chunked, **options)
         except ENDED as error:

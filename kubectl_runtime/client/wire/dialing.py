@@ -129,7 +129,7 @@ def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Inte
     """A socket that a SOCKS proxy has connected to `host`. Blocks and raises like `dial`, and ProxyError if the proxy
     refuses.
 
-    With `socks5h` and `socks4a` the proxy looks the name up, with `socks5` and `socks4` this process does. With
+    With `socks5h` and `socks4a` the proxy looks the name up; with `socks5` and `socks4` this process does. With
     `socks5`, a name that this process cannot look up goes to the proxy after all, because kubectl leaves all names to
     the proxy."""
     with unforked():  # few programs need PySocks

@@ -1,12 +1,13 @@
 """The body of an answer: framing, decompression and size limits, read whole (a call) or piece by piece (a stream).
 
-- `ByteStream` yields the body of an open answer as the server sends it. The iteration ends with the body and with
-  `shutdown()` or a stop token, which wake an idle read within milliseconds. A cut or reset raises TransportError, and
-  too long a silence raises RequestTimeout. One thread reads and closes; any thread may call `shutdown()`.
-- `whole_body` reads the body of a call's answer within its deadline. Limits: 16 MiB for one object or an error, 2 GiB
-  for anything else, such as a list without `limit`, and above 512 MiB no more than a hundred times the compressed size
-  (lists compress about ten times). A longer body raises UnexpectedAnswer, which is not retried, since the body would be
-  as long the next time.
+- `ByteStream` yields the body of an open answer as the server sends it. The iteration ends when the body ends, when
+  `shutdown()` is called, and when a stop token is set; the last two wake an idle read within milliseconds. A cut or
+  reset raises TransportError, and too long a silence raises RequestTimeout. One thread reads and closes; any thread may
+  call `shutdown()`.
+- `whole_body` reads the body of a call's answer within its deadline. One object or an error may have 16 MiB, any other
+  body (such as a list without `limit`) 2 GiB. A body of more than 512 MiB may be at most a hundred times as large as
+  its compressed form; lists are usually about ten times as large. A longer body raises UnexpectedAnswer, which is not
+  retried, since the body would be as long the next time.
 - `Content` reads a body below urllib3: any framing (chunked, Content-Length, end of the connection) and gzip with any
   number of members. A body that ends before the end of its framing, and gzip that does not end where the framing ends,
   raise FramingError, since the answer was cut or damaged. urllib3's `stream()` costs twice as much, its `read(n)` waits
@@ -131,8 +132,7 @@ class ChunkedDecoder:
 
 
 def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
-    """Take the chunks that lie whole in `data` from `position` on, which is nearly all of them; returns the new
-    position.
+    """Take the chunks that lie whole in `data`, from `position` on; nearly all chunks do. Returns the new position.
 
     Stops at anything unusual, which the general code then handles.
     """
@@ -362,7 +362,7 @@ class ByteStream:
             self.close()
 
     def _direct(self, content: Content) -> Iterator[bytes]:
-        """The pieces of a body, read below http.client, which has not begun to read the body."""
+        """The pieces of a body, read from the connection's file. http.client must not have read from the body."""
         self._check_process()
         for piece in content:
             if piece:
@@ -482,8 +482,8 @@ def unread_answer(request: Request, coding: UnknownCoding) -> UnexpectedAnswer:
 
 
 def read_body(raw: Framed, file: io.BufferedReader, call: Call, clock: Clock, *, is_error: bool) -> bytes:
-    """The body that follows the head `raw`, read below urllib3, whose own methods cost more than the rest of reading an
-    answer. Raises like `whole_body`, and UnknownCoding."""
+    """The body that follows the head `raw`. It is read without urllib3's methods, which would cost more than all other
+    work for an answer. Raises like `whole_body`, and UnknownCoding."""
     content, pieces, size = Content(raw, file), [], 0
     one_object = is_error or _is_one_object(call.request)
     for piece in content:
@@ -496,7 +496,7 @@ def read_body(raw: Framed, file: io.BufferedReader, call: Call, clock: Clock, *,
         if not content.ended and clock.monotonic() >= call.deadline:
             raise TimeoutError
     if not content.received and _ends_with_the_connection(raw):
-        raise FramingError("the answer broke off in its head")
+        raise FramingError("the connection ended within the answer's head")
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

@@ -46,7 +46,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     said = _text(inner)
     named = f"the proxy {without_password(proxy)}" if proxy else "the proxy"
     reached = f"{server} through {named}" if proxy else server
-    ended = isinstance(inner, ENDED)  # only a user's adapter raises it: the library's own adapters name what has ended
+    ended = isinstance(inner, ENDED)  # only from a user's adapter; the library's adapters raise other exceptions
     if isinstance(error, _NOT_TRUSTED) and not ended:
         return ConnectionFailed(f"{operation}: no trusted connection to {server}: {said}. {_remedy(inner, origin)}",
                                 Failure(sent=False, permanent=True))
@@ -95,7 +95,7 @@ def is_about_our_certificate(error: BaseException) -> bool:
 
 
 def _remedy(error: BaseException, origin: str) -> str:
-    """The remedy for a connection that TLS refused."""
+    """The remedy for a TLS error on the connection to the server."""
     if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
         return "The server's certificate must be renewed, or the clock of this machine is wrong"
     if is_about_our_certificate(error):
@@ -106,7 +106,7 @@ def _remedy(error: BaseException, origin: str) -> str:
 
 
 def _proxy_trust(error: BaseException) -> str:
-    """The remedy for a proxy that TLS refused."""
+    """The remedy for a TLS error on the connection to the proxy."""
     if getattr(error, "verify_code", 0) in _OUT_OF_TIME:
         return "The proxy's certificate must be renewed, or the clock of this machine is wrong"
     if getattr(error, "reason", None) == "WRONG_VERSION_NUMBER":

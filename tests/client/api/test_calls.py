@@ -68,7 +68,7 @@ def test_an_answer_that_breaks_off_in_its_head_is_no_answer(request_: Request, t
         peer.close()
 
     with WireServer(serve) as server, server.client(client=FAST) as client:
-        with pytest.raises(TransportError, match=r"was lost \(the answer broke off in its head"):
+        with pytest.raises(TransportError, match=r"was lost \(the connection ended within the answer's head"):
             client.request(request_)
         assert len(server.requests) == times
 
