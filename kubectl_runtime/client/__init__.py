@@ -11,8 +11,8 @@ Each folder imports only folders that are below it in this list.
 
 Left out on purpose:
 
-- the kubelet's own port: logs and exec through the API server reach every node, with RBAC and audit, while this port
-  needs other credentials and often cannot be reached
+- the kubelet's own port: it needs other credentials and often cannot be reached. Logs and exec go through the API
+  server, which reaches every node and applies RBAC and audit
 - `Client.get` and `Client.list`: a call through an `Api` takes no more code, and the `Api` checks the scope
 """
 from kubectl_runtime.facade import door

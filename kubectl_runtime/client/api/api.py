@@ -282,7 +282,7 @@ class Api(ListVerbs[K], KindVerbs[K]):
     Create an Api with `Api.all`, `Api.namespaced` and the like. It holds no state: use it from any thread. Each verb
     blocks for one call, at most for `timeout` (seconds or a timedelta, retries included; by default the client's
     timeout, 60 s). Verbs raise RequestError for arguments that cannot work, ApiError for an error from the server,
-    TransportError when no answer came (UnexpectedAnswer if the answer was a web page), OutcomeUnknownError for a write
+    TransportError when no API server answered (UnexpectedAnswer if a web page came), OutcomeUnknownError for a write
     that was sent and not answered, and AuthError when credentials cannot be obtained. Reads, reviews, dry runs,
     applies, and deletes with a uid precondition are sent again when their answer is lost; other writes are not. No verb
     waits for a state: use `await_condition` for that.

@@ -121,7 +121,7 @@ class ApiBase(Generic[K]):
         """The class of the returned objects."""
         self.place = place
         self.form = form or (MetadataForm if place.metadata_only else WholeForm)(place.resource)
-        # `kind` may be a resource class, a view or a model, which one type variable cannot describe alike.
+        # `kind` may be a resource class, a view or a model, and no single type describes all three.
         self._from_record: Callable[[Record], K] = kind.from_record  # type: ignore[attr-defined]
 
     @property
@@ -204,7 +204,7 @@ class ApiBase(Generic[K]):
 
     def _object(self, record: Record) -> K:
         if record.problem is not None:
-            return InvalidObject(record)  # type: ignore[return-value] # its content raises what is wrong with it
+            return InvalidObject(record)  # type: ignore[return-value] # reading its content raises an error
         return self._from_record(record)
 
     def _deleted(self, body: bytes) -> Status | Record:

@@ -4,10 +4,10 @@
   another).
 - After `close`, new calls raise TransportError, open streams end, and calls that wait for a retry give up.
 - After a fork the child opens its own connections at its first call, and does not use the parent's connections.
-- Creating a client does not import requests and urllib3. The first call imports them, which takes about 0.15 s of CPU
-  time, so that a program that only prints its help is not slowed down. If a process with a client forks children
-  (gunicorn --preload, multiprocessing), each child spends this time and holds its own copy of the modules, unless the
-  parent makes one call (for example `client.server_version()`) or imports requests before it forks.
+- Creating a client does not import requests and urllib3, so that a program that only prints its help starts fast. The
+  first call imports them, which takes about 0.15 s of CPU time. If a process with a client forks children (gunicorn
+  --preload, multiprocessing), each child spends this time and holds its own copy of the modules, unless the parent
+  makes one call (for example `client.server_version()`) or imports requests before it forks.
 
 `Carriers` holds the connections of a client in this process, and is the only importer of client/wire, which needs
 requests and urllib3. `Shared` holds objects that all users of one client share; the client does not know their types.
@@ -245,7 +245,7 @@ class Carriers:
         if before.process != os.getpid():
             # This is the child of a fork. A connection used by both processes would mix their bytes. The parent's
             # connections are not closed here and its TLS contexts are not used, since a thread that does not exist in
-            # this process may hold their locks. The parent's streams do not end with this process's client either.
+            # this process may hold their locks. Closing the client in this process must not end the parent's streams.
             self.closing = StopToken(clock=self._clock)
         elif before.carrier is None and before.certificate == certificate:
             tls = before.tls
@@ -264,7 +264,7 @@ class Carriers:
         return RequestsCarrier(self.rules, tls, self._clock)
 
     def opened(self, response: Response, operation: str, stops: Iterable[StopToken]) -> ByteStream:
-        """A ByteStream of the body of `response`, the answer to a stream request, which a layer may have replaced."""
+        """A ByteStream of the body of `response`, which answers a stream request. `response` may come from a layer."""
         with unforked():
             from kubectl_runtime.client.wire.streams import ByteStream
 
@@ -415,8 +415,8 @@ class Client:
 
     @property
     def fences(self) -> tuple[Fence, ...]:
-        """This client's `Fence` layers. In the runs of this client's controllers, they also check the writes of related
-        clients. For internal use."""
+        """This client's `Fence` layers. In the runs of this client's controllers, the fences also check the writes of
+        all clients that share this client's connections. For internal use."""
         return tuple(layer for _, layer in self._layers.entries if isinstance(layer, Fence))
 
     @property
@@ -459,8 +459,8 @@ class Client:
         """Open a websocket with one of `protocols`, in order of preference. Blocks until the websocket is open. Raises
         like `request`, and TransportError if the server or an adapter does not open a websocket.
 
-        `stop`, `close` and the end of the controller's run end the websocket. `deadline` applies only to opening the
-        websocket. `inbox` receives the websocket's messages.
+        The websocket is closed when `stop` is set, when the client is closed, and when the controller's run that called
+        `connect` ends. `deadline` applies only to opening the websocket. `inbox` receives the websocket's messages.
         """
         with unforked():  # few programs need websocket-client
             from kubectl_runtime.client.streaming.websocket import WebSocket, opened, upgrading

@@ -124,8 +124,8 @@ def fetch(client: Client, reference: OwnerReference | Mapping[str, Any], *, name
     `namespace`: the namespace to look in when the reference has none; pass the namespace of the object that holds the
     reference. The served kinds are requested once and kept, and requested again for an unknown kind. Blocks like
     `Api.get`, at most `timeout` for both requests together. Raises DiscoveryError for a kind that is not served,
-    RequestError for a reference without apiVersion, kind or name, and ApiError. If the object with that name has
-    another uid than the reference, the ApiError is a not-found (`is_not_found`), too.
+    RequestError for a reference without apiVersion, kind or name, and ApiError. The ApiError is a not-found
+    (`is_not_found`) if the object does not exist, and also if it has another uid than the reference.
 
     >>> reference = OwnerReference(api_version="apps/v1", kind="Deployment", name="web")
     >>> fetch(client, reference, namespace="default").spec["replicas"]

@@ -104,7 +104,7 @@ class NamespaceSet:
 
 
 class NamespaceSelection(msgspec.Struct, frozen=True):
-    """A selection of namespaces: a pattern (`*` and `?`) and labels, which must both match, or a set."""
+    """A selection of namespaces: by a pattern (`*` and `?`), by labels, by both (then both must match), or by a set."""
 
     like: str | None = None
     labels: str | None = None
@@ -120,8 +120,8 @@ class NamespaceSelection(msgspec.Struct, frozen=True):
             raise RequestError(f"like must be a pattern of namespace names, such as 'team-*', not {like!r}")
         text = None if labels is None else str(Selector.of(labels))
         if text == "":
-            raise RequestError("labels must not be empty, which selects all namespaces: give some, such as "
-                               "{'team': 'a'}, or use Api.all")
+            raise RequestError("labels must not be empty: an empty selector selects all namespaces. Give labels, "
+                               "such as {'team': 'a'}, or use Api.all")
         return cls(like, text)
 
     @property

@@ -120,7 +120,7 @@ class Subresources(ApiBase[K]):
     def apply_scale(self, body: Any, *, field_manager: str | None = None, force: bool = False,
                     field_validation: FieldValidation | None = None, dry_run: bool = False, defaults: bool = False,
                     timeout: Duration | None = None) -> Scale:
-        """Server-side apply of a `Scale`, whose name is that of the object that it scales: `{"metadata": {"name":
+        """Server-side apply of a `Scale`, which has the same name as the scaled object: `{"metadata": {"name":
         "web"}, "spec": {"replicas": 3}}`. `defaults` has the same meaning as in `apply`."""
         params = self._write_params(PatchParams(field_manager=field_manager, force=force, dry_run=dry_run,
                                                 field_validation=field_validation), PatchParams)
