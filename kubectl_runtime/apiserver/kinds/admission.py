@@ -307,7 +307,7 @@ def _actions(given: list[str] | None, path: str) -> Iterator[Cause]:
 
 
 class ValidatingBindingStrategy(MutatingBindingStrategy):
-    """ValidatingAdmissionPolicyBindings, which also have validationActions."""
+    """ValidatingAdmissionPolicyBindings. Unlike mutating bindings, they must have validationActions."""
 
     rules = r.Rules(*_BINDING, ("spec.validationActions", r.required("at least one validation action is required"),
                               _actions))

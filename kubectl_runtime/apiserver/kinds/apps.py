@@ -1,4 +1,4 @@
-"""Workloads: the kinds of the group apps, ReplicationControllers and PodTemplates."""
+"""Workloads: all kinds of the group apps, and the core kinds ReplicationController and PodTemplate."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
     status_rules = ReplicaSetStrategy.status_rules
 
     def default(self, obj: Object) -> None:
-        """Fill in the kind's defaults, and give the object the template's labels if it has none."""
+        """Fill in the kind's defaults, and give an object without labels the template's labels."""
         super().default(obj)
         if labels := dig(obj["spec"], "template.metadata.labels"):
             put_default(obj.setdefault("metadata", {}), "labels", dict(labels))
@@ -384,7 +384,7 @@ class DaemonSetStrategy(WorkloadStrategy):
             put_default(update["rollingUpdate"], "maxUnavailable", 1)
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:
-        """Give the first template the generation 1."""
+        """Set the template generation of a new DaemonSet to 1."""
         super().prepare_create(obj, ctx)
         obj["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
 

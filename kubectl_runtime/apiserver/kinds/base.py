@@ -308,7 +308,7 @@ _SELECTOR = r.Rules(
 
 
 def selector_causes(selector: Object | None, path: str) -> list[Cause]:
-    """The causes of an invalid label selector. A missing selector has none."""
+    """The causes of an invalid label selector. A missing selector has no causes."""
     return list(_SELECTOR(selector, path))
 
 

@@ -454,7 +454,10 @@ class JobStrategy(BuiltinStrategy):
                 + pod_name_causes(obj))
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """Validate an update. Selector, template and completionMode cannot change; completions can, if Indexed."""
+        """Validate an update. Selector, template and completionMode cannot change.
+
+        An Indexed Job can change completions, but only together with parallelism.
+        """
         if subresource == "status":
             return job_status_causes(new, old)
         spec, before = new["spec"], old["spec"]
@@ -573,7 +576,7 @@ class CronJobStrategy(BuiltinStrategy):
         default_pod_spec(obj["spec"]["jobTemplate"]["spec"]["template"]["spec"])
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate the spec, and that the name leaves room for the suffix of the Jobs' names."""
+        """Validate the spec, and check that the name leaves room for the suffix that the Jobs' names get."""
         causes, name = self._causes(obj, {}), obj["metadata"].get("name", "")
         if len(name) > _MAX_CRON_NAME:
             causes.append(errors.invalid_value("metadata.name", name,
@@ -593,7 +596,10 @@ class CronJobStrategy(BuiltinStrategy):
         return causes + list(self.rules(obj))
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        """The template's warnings, and a warning for a time zone in the schedule (which a create refuses)."""
+        """The template's warnings, and on update a warning for a schedule that contains a time zone.
+
+        A create refuses such a schedule.
+        """
         found = _warnings(obj, old, obj["spec"]["jobTemplate"]["spec"], "spec.jobTemplate.spec")
         if old is not None and "TZ" in obj["spec"].get("schedule", ""):
             found.append("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes."

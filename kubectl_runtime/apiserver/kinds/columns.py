@@ -473,7 +473,7 @@ def subjects(kind: str) -> Cell:
 def quota(prefixes: tuple[str, ...], *, others: bool) -> Cell:
     """A cell that prints a quota's used and hard amounts.
 
-    The cell covers the resources whose names start with one of `prefixes`, or with `others` all other resources.
+    The cell covers the resources whose names start with one of `prefixes`. With `others` it covers all other resources.
     """
     def cell(obj: Object, _now: datetime) -> str:
         hard, used = dig(obj, "status.hard") or {}, dig(obj, "status.used") or {}

@@ -85,7 +85,7 @@ def _required_of_type(obj: Object, path: str) -> list[Cause]:
 
 
 def _json_error(data: bytes) -> str:
-    """Go's error for a text that is not a JSON object, for the most common errors; "" if the text is valid."""
+    """Go's error for a text that is not a JSON object (only the most common errors); "" if the text is valid."""
     try:
         if isinstance(json.loads(data), dict | None):
             return ""

@@ -235,7 +235,10 @@ def _text(value: Fraction, *, like: str) -> str:
 
 
 def quality_of_service(spec: Object) -> str:
-    """The QoS class (Guaranteed, Burstable or BestEffort), from Pod-level resources or else from the containers'."""
+    """The QoS class: Guaranteed, Burstable or BestEffort.
+
+    It depends on the Pod-level resources if they are set, and otherwise on the resources of the containers.
+    """
     whole = spec.get("resources") or {}
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     parts = [whole] if whole.get("limits") or whole.get("requests") else [

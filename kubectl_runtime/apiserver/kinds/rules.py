@@ -49,7 +49,7 @@ from kubectl_runtime.core.meta.quantities import value_of
 Check = Callable[[Any, str], Iterable[Cause]]
 Condition = Callable[[Object], bool]
 Row = tuple[Any, ...]  # a path, followed by checks
-Steps = tuple[tuple[str, bool], ...]  # keys, each with whether its value is a list to iterate over
+Steps = tuple[tuple[str, bool], ...]  # pairs (key, whether its value is a list to iterate over)
 
 
 class Fixed(NamedTuple):
@@ -57,7 +57,7 @@ class Fixed(NamedTuple):
 
     refuse: Callable[[str, Any], Cause] = errors.immutable
     of: Callable[[Any], Any] = lambda value: value  # the part of the value that is compared
-    changed: Callable[[Any, Any], bool] = ne  # whether (new, old) counts as a change
+    changed: Callable[[Any, Any], bool] = ne  # whether the pair (new, old) counts as a change
 
 
 FIXED = Fixed()
@@ -78,7 +78,7 @@ class Unique(NamedTuple):
 
     of: Callable[[Any], Any] = lambda value: value or ""  # the part of the value that is compared
     shown: Callable[[Any], Any] | None = None  # the value in the cause; by default the compared part
-    empty: bool = True  # whether empty values count
+    empty: bool = True  # whether empty values are checked too
 
 
 UNIQUE, UNIQUE_IF_SET = Unique(), Unique(empty=False)
@@ -110,7 +110,7 @@ class _Compiled(NamedTuple):
     path: str
     steps: Steps
     lists: bool  # whether the path goes through lists
-    optional: bool  # whether no check examines a missing value
+    optional: bool  # whether all checks accept a missing value, so that the row can skip it
     checks: tuple[Any, ...]
 
 

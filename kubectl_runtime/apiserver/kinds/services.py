@@ -182,7 +182,7 @@ def _addresses(spec: Object, path: str) -> Iterator[Cause]:
 
 
 def _families(spec: Object, path: str) -> Iterator[Cause]:
-    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # the Service has no address
+    free = spec.get("clusterIP") == "None" and not spec.get("selector")  # no address, so any IP families are allowed
     families, policy = spec.get("ipFamilies") or (), spec.get("ipFamilyPolicy")
     for index, family in enumerate(families):
         at = f"{path}.ipFamilies[{index}]"

@@ -172,7 +172,7 @@ def _as_in_go(spec: Object) -> Object:
 
 
 def _fixed_parts(spec: Object, before: Object) -> Object:
-    """The parts of a claim's spec that cannot change from `before`. A missing volume or class can still be set once."""
+    """The parts of a claim's spec that an update cannot change. A missing volume or class can still be set once."""
     mutable = ["volumeAttributesClassName"] if before.get("volumeName") else []
     mutable += [key for key, unset in (("volumeName", ""), ("storageClassName", None))
                 if before.get(key, unset) in (unset, None)]
@@ -337,7 +337,7 @@ class CSIDriverStrategy(BuiltinStrategy):
 
 def _topology_keys(driver: Object, path: str) -> Iterator[Cause]:
     keys = driver.get("topologyKeys") or []
-    for index, key in enumerate(keys):  # the real server's path is the driver's
+    for index, key in enumerate(keys):  # as on the real server, the causes have the path of the driver entry
         yield from [errors.duplicate(path, key)] if key in keys[:index] else ()
         yield from r.ANY_QUALIFIED(key, path)
 

@@ -34,7 +34,7 @@ _HUGE_PAGES = "hugepages-"
 
 def resource_causes(resources: Object, path: str, *, claims: Collection[str] = (),
                     pod: bool = False) -> Iterator[Cause]:
-    """The causes of a container's invalid resources, or with `pod`, of invalid Pod-level resources."""
+    """The causes of a container's invalid resources. With `pod` the resources are Pod-level resources."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():

@@ -189,7 +189,7 @@ def _projected(source: Object, path: str) -> Iterator[Cause]:
             yield errors.forbidden_field(at, "may not specify more than 1 volume type per source")
             continue
         yield from _PROJECTED_SOURCE(part, at)
-        if "serviceAccountToken" in given:  # the real server's path is that of the volume
+        if "serviceAccountToken" in given:  # as on the real server, the cause has the volume's path
             yield from r.REQUIRED(part["serviceAccountToken"].get("path"), f"{path}.path")
 
 

@@ -225,7 +225,7 @@ def _adds_affinity(old: Object, new: Object) -> bool:
 
 
 def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The causes of invalid ephemeral containers, or of changed or removed ones: they may only be added."""
+    """The causes of ephemeral containers that are invalid, changed or removed. An update may only add containers."""
     known = {entry.get("name") for key in ("containers", "initContainers") for entry in new.get(key) or ()}
     given = {entry.get("name"): entry for entry in new.get("ephemeralContainers") or ()}
     for index, container in enumerate(new.get("ephemeralContainers") or ()):

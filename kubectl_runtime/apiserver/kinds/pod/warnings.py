@@ -87,7 +87,10 @@ def containers_with_paths(spec: Object, path: str) -> Iterator[tuple[str, Object
 
 
 def selector_term_warnings(term: Object, path: str, *, values: bool) -> Iterator[str]:
-    """Warnings about deprecated node labels in a node selector term, and about values that are not validated."""
+    """Warnings about deprecated node labels in a node selector term.
+
+    With `values` also about invalid label values, which validation does not refuse.
+    """
     for index, expression in enumerate(term.get("matchExpressions") or ()):
         at, key = f"{path}.matchExpressions[{index}]", expression.get("key", "")
         if key in DEPRECATED_NODE_LABELS:

@@ -7,8 +7,8 @@ types.json.gz (written by tests/tools/generate.py) declares each field.
 - Unknown fields are dropped. Their paths are collected in the order of the text.
 - Times, quantities and durations get their canonical form.
 - Fields get the order of the Go struct, as in the real server's answers.
-- A value of the wrong JSON type raises `BodyDecodeError` with the message of Go's decoder. A text that is not a time
-  has the message of Go's time package.
+- A value of the wrong JSON type raises `BodyDecodeError` with the message of Go's decoder. For a text that is
+  not a time, the message is that of Go's time package.
 
 A decoder takes a value that is not null, its place, and the list that collects unknown fields. Places are linked tuples
 ``(outer place, name or index, Go struct)``, which become text only for an error or an unknown field. ``Time`` has

@@ -19,7 +19,7 @@ import msgspec
 from kubectl_runtime.apiserver.kinds.typed.decode import types
 from kubectl_runtime.apiserver.wire import Object
 
-Fields = dict[int, "tuple[str, str] | Fields"]  # number -> (name, type); or the fields of a struct that JSON inlines
+Fields = dict[int, "tuple[str, str] | Fields"]  # number -> (name, type), or the fields of a struct that JSON inlines
 
 MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
