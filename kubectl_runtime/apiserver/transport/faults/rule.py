@@ -39,7 +39,7 @@ Body = bytes | str | Mapping[str, Any] | list[Any]
 
 
 def response(status: int, body: Body = b"", headers: Headers = ()) -> HttpResponse:
-    """Build an answer: a mapping or list becomes JSON, a string plain text. A content-type in `headers` is kept."""
+    """Build an answer: a mapping or list becomes JSON, a string becomes text. A content-type in `headers` is kept."""
     given = list(headers.items() if isinstance(headers, Mapping) else headers)
     content_type = ""
     if isinstance(body, str):
@@ -107,7 +107,7 @@ def words(value: Words | None) -> frozenset[str] | None:
 
 
 def known(what: str, given: frozenset[str] | None, among: frozenset[str], hint: str) -> frozenset[str] | None:
-    """Check words and return them. Raises ValueError if no request can have a word: its rule would never apply."""
+    """Check the words of a rule and return them. Raises ValueError for a word that no request can have."""
     if strange := sorted((given or frozenset()) - among):
         raise ValueError(f"no request has the {what} {', '.join(map(repr, strange))}: {hint}")
     return given
@@ -167,7 +167,7 @@ class Counted:
 
 @dataclass(slots=True)
 class Chance:
-    """Takes requests with a probability; the same seed takes the same requests."""
+    """Takes each request with the given probability; `source` makes the random draws."""
 
     probability: float
     source: random.Random
@@ -294,7 +294,7 @@ class Rule(Conditions):
     # -- instead of handling the request
 
     def drop(self, how: Ending = "reset") -> Rule:
-        """Do not handle the request; "reset" or "close" the connection, or "stall": leave it open without an answer."""
+        """Do not handle the request: "reset" or "close" its connection, or "stall" (leave it open, never answer)."""
         steps = ending(how) or [Reset()]
         return self._does(lambda exchange: exchange.before.extend(steps))
 
@@ -303,7 +303,7 @@ class Rule(Conditions):
         return self.drop("stall")
 
     def answer(self, status: int, body: Body = b"", headers: Headers = (), *, handled: bool = False) -> Rule:
-        """Answer with this instead of handling the request. With `handled` the request is handled first.
+        """Answer with these values instead of handling the request. With `handled` the request is handled first.
 
         A handled request's own result is discarded. `body` is sent unchanged (bytes), as text (strings), or as JSON
         (mappings and lists). Raises ValueError for a status outside of 100 to 599.

@@ -7,8 +7,8 @@
     faults.connections().lasting(5).drop()
 
 Pass the script to a server (``ApiServer(faults=faults)``) or use the server's own (``server.faults``). `on` begins a
-`Rule`; the rule's methods add conditions and actions. The script touches no socket. It makes an `Exchange`, with plans
-that the HTTP transport and the simulated transport both execute, for each request that a rule takes.
+`Rule`; the rule's methods add conditions and actions. The script touches no socket. For each request to which a rule
+applies, it makes an `Exchange` with plans. The HTTP transport and the simulated transport both execute these plans.
 
 `Recording` contains every request that a server received, with its result.
 """
@@ -38,7 +38,10 @@ class Faults:
     """A fault script. Rules may be added and removed at any time, from any thread."""
 
     def __init__(self, *, seed: int = 0) -> None:
-        """`seed` decides which requests `Rule.chance` takes. Each rule has its own random numbers, by its position."""
+        """`seed` decides which requests `Rule.chance` takes.
+
+        The random numbers of a rule depend on the seed and on the number of rules that were made before it.
+        """
         self._seed = seed
         self._lock = threading.Lock()
         self._rules: tuple[Rule, ...] = ()
@@ -65,9 +68,9 @@ class Faults:
         """Begin a rule for requests that match all arguments.
 
         `verb` is an RBAC verb (get list watch create update patch delete deletecollection). `resource` is ``pods``,
-        ``pods/status`` or ``deployments.apps``. Each may be several words (``"get list"``). `path` must match
+        ``pods/status`` or ``deployments.apps``. Both accept several words (``"get list"``). `path` must match
         the whole path; it is a pattern with ``*`` (within a segment) and ``**``, or a regular expression. `where` is
-        called last and must not block. Several rules may take one request: delays add up, and the first rule that
+        called last and must not block. Several rules may apply to one request: delays add up, and the first rule that
         answers wins.
 
         Raises ValueError for arguments that no request can match: an unknown verb or method, a path without ``/``,
@@ -132,14 +135,17 @@ class Faults:
     # -- for the transports
 
     def connect(self) -> Plan:
-        """The plan for a connection that was just accepted; empty if no rule takes it."""
+        """The plan for a connection that was just accepted; empty if no rule applies to it."""
         if not self._connection_rules:
             return []
         exchange = self._apply(self._connection_rules, _CONNECTION, _NO_INFO)
         return until_over(exchange.before) if exchange else []
 
     def begin(self, request: HttpRequest) -> Exchange | None:
-        """The faults for a request that was just read; None if no rule takes it. The transport calls the `effects`."""
+        """The faults for a request that was just read; None if no rule applies to it.
+
+        The transport must call the `effects`.
+        """
         if not self._rules:
             return None
         return self._apply(self._rules, request, parse(request))
@@ -255,7 +261,7 @@ class Recording:
 
     def select(self, verb: Words | None = None, path: str | None = None, *, resource: Words | None = None,
                method: Words | None = None) -> list[RecordedRequest]:
-        """The requests with these verbs, resources and methods whose path matches the pattern (``*``, ``**``)."""
+        """The requests that match all arguments; `path` is a pattern with ``*`` and ``**``, as for `Faults.on`."""
         match = Match(words(verb), glob(path) if path is not None else None, words(method), words(resource))
         return [entry for entry in self if match.matches(entry.request, parse(entry.request))]
 

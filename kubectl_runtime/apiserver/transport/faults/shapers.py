@@ -3,8 +3,9 @@
 A `Plan` lists the steps of a connection, without a socket. The HTTP transport executes plans on sockets, the simulated
 transport on its clock. `Stall`, `Close` and `Reset` end a plan: later steps are ignored.
 
-A `ByteShaper` turns all bytes that are sent into plans, the head (status line and headers) separately. An `EventShaper`
-changes the events of a watch, line by line, and may end the watch. Each shaper serves one request.
+A `ByteShaper` gets all bytes of an answer, and returns plans that send them. It gets the head (status line and headers)
+before the body and apart from it. An `EventShaper` changes the events of a watch, line by line, and may end the watch.
+Each shaper serves one request.
 
 `ShapedStream` is an `EventStream` that wraps another `EventStream`, so that transports need not know it. Only its
 `Exchange` reads how the stream ends (`ending`, `cut`).
@@ -378,7 +379,7 @@ class ShapedStream:
                     self._look_for_the_end()
 
     def _pass_on(self, lines: list[bytes], first: int) -> None:
-        """Pass lines through the shapers from index `first` on. A shaper that has ended the watch gets no more."""
+        """Pass lines through the shapers from index `first`. A shaper that has ended the watch gets no more lines."""
         for index in range(first, len(self._shapers)):
             shaper, fed = self._shapers[index], list[bytes]()
             for line in lines:
@@ -408,7 +409,7 @@ class ShapedStream:
 
 @dataclass(slots=True)
 class Exchange:
-    """The faults of one request. The actions of all rules that took the request fill this object, in rule order.
+    """The faults of one request: what the actions of all rules that apply to the request added, in rule order.
 
     A transport uses the parts in this order: ``before`` (steps; if they end the connection, the request is never
     handled), ``effects`` (functions, called without any lock), ``instead`` (an answer that replaces the handling),
@@ -470,7 +471,7 @@ class Exchange:
         return until_over(plan)
 
     def end(self, frame: Callable[[bytes], bytes], tail: bytes) -> Plan:
-        """The steps that end a closed stream. `frame` wraps bytes in an HTTP chunk; `tail` is the last chunk.
+        """The steps that end a closed stream's answer. `frame` wraps bytes in an HTTP chunk; `tail` is the last chunk.
 
         A transport without framing passes an identity function and b"".
         """

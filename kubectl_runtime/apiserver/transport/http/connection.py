@@ -1,4 +1,6 @@
-"""HTTP connections: the `Listener` starts a thread for each connection, which serves requests, watches and websockets.
+"""HTTP connections: the `Listener` starts a thread for each connection.
+
+Such a thread serves requests, watches and websockets.
 
 The fault script makes plans (see shapers.py), which `_carry` executes; without faults a plan is one `Send`. While a
 watch is idle, its thread waits on a condition. The watch, the `Reaper` (when the client is gone) and the listener (when
@@ -158,7 +160,7 @@ class Connection:
         self._events = 0  # counts notifications, so that no notification is missed between a poll and a wait
         self._gone = False
         self._stopping = False
-        self._idle = True  # between requests
+        self._idle = True  # whether the connection is between two requests
         self._chunks = True  # whether the client of the current request accepts chunked answers
         self._entry: RecordedRequest | None = None  # the current request's entry
 
@@ -193,7 +195,7 @@ class Connection:
                 self._socket = self._serving.tls.accept(self._socket)
             self._serve()
         except Drop as drop:
-            if drop.how == "reset":  # with a linger time of 0 close sends an RST
+            if drop.how == "reset":  # close() sends an RST if the linger time is 0
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             else:
                 self._say_goodbye()
@@ -447,7 +449,7 @@ class Listener:
     def stop(self) -> list[str]:
         """Stop listening, end all connections and join all threads. Returns the names of threads that are still alive.
 
-        A connection is broken if its client does not read the answer within `GRACE` seconds.
+        A connection that has not ended after `GRACE` seconds is broken.
         """
         with self._lock:
             self._stopping.set()

@@ -109,7 +109,7 @@ class ServerWebSocket:
 
 
 def frame(content: bytes, opcode: int = BINARY) -> bytes:
-    """One complete frame, unmasked as servers send it."""
+    """One complete frame. It is not masked, because a server sends unmasked frames."""
     first = bytes((0x80 | opcode,))
     if len(content) < 126:
         return first + bytes((len(content),)) + content
