@@ -39,7 +39,7 @@ class RequestContext:
 
     @property
     def identity(self) -> Object:
-        """The user's non-empty username, uid, groups and extra, for the spec of a CertificateSigningRequest."""
+        """The username, uid, groups and extra for the spec of a CertificateSigningRequest. Empty fields are omitted."""
         user = self.user_info
         shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups),
                  "extra": {key: list(values) for key, values in user.extra}}

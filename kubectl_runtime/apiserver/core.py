@@ -136,7 +136,7 @@ class ApiCore:
             create_defaults(self.cluster)
         self.access.attach(self.cluster)
         if compaction_interval:
-            self.compact()  # as on a server that has run for a while, whose first versions no client can read
+            self.compact()  # as on a server that has run for a while: clients can no longer read the first versions
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

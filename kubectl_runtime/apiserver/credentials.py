@@ -42,7 +42,7 @@ class Issuer:
         self._own_token = ""
 
     def credentials(self, user: str | User | None, *, certificate: bool) -> Credentials:
-        """The credentials of a user, or of an administrator for None. The administrator's token never changes.
+        """The credentials of a user, or of an administrator if `user` is None. The administrator's token never changes.
 
         See `ApiServer.credentials`, also for the errors.
         """
@@ -134,9 +134,9 @@ class ServerTls:
 
 
 def server_tls(tls: bool | Authority | ServerTls, host: str) -> ServerTls | None:
-    """The TLS side of a server: `tls` itself, or a `ServerTls` with the given authority (True: with a new authority).
+    """The TLS side of a server. If `tls` is an authority, it issues the certificate; for True, a new authority does.
 
-    Returns None if `tls` is False.
+    Returns a `ServerTls` unchanged, and None if `tls` is False.
     """
     if isinstance(tls, ServerTls) or tls is False:
         return tls or None

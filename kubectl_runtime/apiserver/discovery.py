@@ -87,7 +87,10 @@ _HIDDEN_AT_END = ("patch", "create", "update")  # verbs that discovery hides whi
 
 
 def respond(registry: Registry, request: HttpRequest) -> HttpResponse | None:
-    """The answer to a discovery request; None for other requests. Raises StatusError for a 404 with a Status or 406."""
+    """The answer to a discovery request; None for other requests.
+
+    Raises StatusError for a 405, for a 406, and for a 404 that has a Status.
+    """
     path = request.path[1:].removesuffix("/")
     parts = path.split("/") if path else []
     if not parts:
@@ -282,7 +285,7 @@ def _aggregated(found: ServedResource) -> Object:
 
 
 def _kind(found: ServedResource, group: str, version: str, kind: str) -> Object:
-    """The responseKind of a resource. For built-in types, group and version are omitted if they equal the path's."""
+    """The responseKind of a resource. Built-in types omit group and version if the path has the same values."""
     if found.is_custom and not group:
         group, version = found.group, found.version
     return {"group": group, "version": version, "kind": kind}

@@ -90,7 +90,10 @@ class _Scanner:
         return _Problem(f"invalid character {shown(self.data[self.at])} {where}")
 
     def _value(self, where: str) -> None:
-        """Read a value up to its first scalar (with the brackets and keys before it) or first empty array or object."""
+        """Read the start of a value: the brackets and keys before its first scalar, and this scalar.
+
+        If an empty array or object comes before any scalar, read up to its closing bracket.
+        """
         byte = self._space()
         while byte in (0x7B, 0x5B):
             closing = byte + 2
@@ -309,10 +312,10 @@ def check_readable(request: HttpRequest) -> None:
 
 
 def parse(request: HttpRequest) -> tuple[Any, Keys]:
-    """The body as a JSON value (decoded by its Content-Type) and its keys. Raises ValueError with the decoder's error.
+    """Decode the body according to its Content-Type. Returns the value and its keys.
 
-    Raises the 415 for an unsupported media type. Protobuf is read for built-in kinds; custom resources have no protobuf
-    form.
+    Raises ValueError with the decoder's error, and the 415 for an unsupported media type. Protobuf is read for built-in
+    kinds; custom resources have no protobuf form.
     """
     media = _media_type(request)
     if media == PROTOBUF:
@@ -390,12 +393,15 @@ def parse_json(body: bytes) -> tuple[Any, Keys]:
 
 
 def may_repeat_keys(body: bytes, value: Any) -> bool:
-    """Whether a JSON text may have repeated keys. Decoding drops these, so that `value` encodes to fewer quotes."""
+    """Whether a JSON text may have repeated keys; `value` is the decoded text.
+
+    Decoding keeps each key once, so the encoded `value` has fewer quotation marks than a text with repeated keys.
+    """
     return body.count(b'"') != _encode(value).count(b'"')
 
 
 def _decode_leniently(body: bytes) -> Any:
-    """Decode JSON that only the real decoder accepts, not msgspec: invalid UTF-8 and lone surrogates become U+FFFD."""
+    """Decode JSON that the real decoder accepts, unlike msgspec: invalid UTF-8 and lone surrogates become U+FFFD."""
     text = go_text(body).strip(" \t\r\n")
     value, end = decode_json(text)
     if end < len(text):

@@ -38,7 +38,7 @@ _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", 
 class StatusError(Exception):
     """A refusal; `to_status()` is the ``v1.Status`` that answers the request."""
 
-    from_webhook = False  # whether the same request may succeed later: a webhook, policy or quota refused it
+    from_webhook = False  # whether a retry may succeed, because the refusal came from a webhook, policy or quota
 
     def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None,
                  causes: Sequence[Cause] = (), metadata: Object | None = None, headers: Sequence[tuple[str, str]] = (),
@@ -167,7 +167,10 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
-    """410 for an expired continue token or resourceVersion. `continue_token` continues the list, but inconsistently."""
+    """410 for an expired continue token or resourceVersion.
+
+    With `continue_token` the client gets the rest of the list, which is not consistent with the earlier pages.
+    """
     return StatusError(410, "Expired", message, metadata={"continue": continue_token} if continue_token else {})
 
 

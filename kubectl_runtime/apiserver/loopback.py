@@ -80,7 +80,7 @@ def delete(cluster: Cluster, kind: Kind, version: Version, *, agent: str = MANAG
 
 def patch(cluster: Cluster, kind: Kind, version: Version, change: Object, *, agent: str = MANAGER,
           subresource: str = "") -> bool:
-    """Merge a change into an object if its uid is unchanged and its type served. Returns whether that succeeded."""
+    """Merge a change into an object if its uid is unchanged and its type is served. Returns whether this succeeded."""
     resource_type = type_of(cluster, kind)
     if resource_type is None:
         return False

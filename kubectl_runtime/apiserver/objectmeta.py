@@ -30,7 +30,7 @@ _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}
 
 
 def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
-    """The causes against an object's metadata on create. Generic name checks run only if all other checks pass."""
+    """The causes of invalid metadata on create. Generic name checks run only if all other checks pass."""
     checks = strategy.metadata_checks
     if not checks.on_create:
         return _whole(metadata, path_segment_errors)
@@ -39,7 +39,10 @@ def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
 
 
 def validate_update(new: Object, old: Object, strategy: Strategy, subresource: str) -> list[Cause]:
-    """The causes against a metadata change; a cause is repeated if the real server repeats it."""
+    """The causes of invalid metadata and of forbidden changes on update.
+
+    A cause is repeated if the real server repeats it.
+    """
     causes = _whole(new, path_segment_errors) + _change(new, old)
     checks = strategy.metadata_checks
     for check in checks.of_update(subresource):
@@ -209,7 +212,9 @@ def tidy_owners(metadata: Object, *, patched: bool = False) -> list[str]:
 
 
 def restore(meta: Object, before: Object) -> None:
-    """Silently restore the fields that an update cannot change. An added deletionTimestamp is left to validation.
+    """Silently restore the fields that an update cannot change.
+
+    A deletionTimestamp that a client adds stays in place, because validation must refuse it.
     """
     meta.pop("selfLink", None)
     for key in ("creationTimestamp", "deletionTimestamp"):

@@ -350,7 +350,9 @@ class DeleteOptions:
     propagation: str = ""
     uid: str | None = None
     resource_version: str | None = None
-    cascades: bool = False  # the old option orphanDependents is false: an unfinished deletion is answered with 202
+    # whether the client set the old option orphanDependents to false; the answer to an unfinished deletion is then a
+    # 202, and a Namespace or CRD is deleted as with the policy Foreground
+    cascades: bool = False
 
 
 def delete_options(request: HttpRequest, *, custom: bool = False) -> DeleteOptions:
@@ -440,7 +442,7 @@ class ContinueToken:
 
 
 def after(rv: int, version: Version, namespace: str) -> ContinueToken:
-    """The token after a page that ends with `version`, in a list of one namespace or of all (``""``)."""
+    """The token for the page that starts after the object `version`. `namespace` is "" for a list of all namespaces."""
     key = version.name if namespace else version.key
     return ContinueToken(rv, key + "\0")
 

@@ -174,7 +174,7 @@ def _fields(name: str) -> Mapping[str, Schema]:
     required = node.get("required", ())
     fields = {field: _build(child) for field, child in node.get("properties", {}).items()}
     for field, schema in fields.items():
-        # A missing required scalar counts as its zero value, which identifies list items without their key.
+        # A required scalar defaults to its zero value, so that list items without a key field can be identified.
         if field in required and schema.default is None and schema.kind == "scalar":
             schema.default = ZERO.get(schema.type)
     return fields

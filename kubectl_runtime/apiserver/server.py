@@ -345,8 +345,8 @@ class ApiServer:
         """End all connections and threads; the data stay. Does nothing if the server is not running.
 
         Blocks until all have ended. Idle connections and watches end at once. A request in progress has 5 s to finish;
-        after that its connection is broken, and it has another 5 s. Raises RuntimeError with the names of the threads
-        that still run after this time (for example because a function of the fault script blocks).
+        after that its connection is broken, and its thread has another 5 s to end. Raises RuntimeError with the names
+        of the threads that still run after this time (for example because a function of the fault script blocks).
         """
         listener, self._listener = self._listener, None
         if listener is None:
@@ -439,8 +439,10 @@ class ApiServer:
         """Write a kubeconfig that kubectl and every client library can use. Returns the path.
 
         The file embeds everything and contains the credentials of `user` or an administrator; only its owner can read
-        it. kubectl and other Go clients send credentials only over HTTPS, so a server that distinguishes users needs
-        `tls` for them. Raises ValueError like `credentials`, RuntimeError before the first start, and OSError.
+        it. kubectl and other Go clients send credentials only over HTTPS, so if the server distinguishes users, these
+        clients need a server with `tls`.
+
+        Raises ValueError like `credentials`, RuntimeError before the first start, and OSError.
         """
         target = Path(path)
         write_kubeconfig(target, self.url, self.credentials(user, certificate=certificate))

@@ -3,8 +3,8 @@
 Objects are stored as encoded JSON without ``kind`` and ``apiVersion`` (`Version.tail`). Every reader decodes its own
 copy, lists and watch events are joined from bytes, and several API versions share one encoding. A `Version` never
 changes. A `Change` is one write; the changes of a type since the last compaction are its history. A read at an older
-resourceVersion undoes the later changes. Each watch has its own cursor. For a deletion, `Change.new` is the object's
-last state with the deletion's resourceVersion.
+resourceVersion copies the current objects and undoes the later changes in the copy. Each watch has its own cursor. For
+a deletion, `Change.new` is the object's last state with the deletion's resourceVersion.
 
 The cluster's one lock guards storage and registry. Handlers and controllers hold the lock for a read or a write, but
 not while data is sent or a callback runs. Callbacks of a change run once the lock is free (`locked`), and a write that
@@ -92,7 +92,7 @@ class ServedResource:
     is_custom: bool = False
     storage: str = ""  # the storage key, shared by all versions of the type; "" is "group/plural"
     storage_version_hash: str = ""
-    terminating: bool = False  # the type's CRD is being deleted: discovery lists fewer verbs
+    terminating: bool = False  # whether the type's CRD is being deleted; discovery then lists fewer verbs
     deprecation: str = ""  # the Warning header for requests of a deprecated version
 
     def __post_init__(self) -> None:
@@ -245,11 +245,11 @@ class Version:
     uid: str
     owners: tuple[Object, ...]  # metadata.ownerReferences
     finalizers: tuple[str, ...]
-    deleting: bool  # metadata.deletionTimestamp is set
+    deleting: bool  # whether metadata.deletionTimestamp is set
     stored_as: str = ""  # the version in which a custom resource is stored; "" if all versions are the same
-    partial: bool = False  # values are missing that the next update stores, even if it changes nothing else
+    partial: bool = False  # whether the next update adds missing values, even if it changes nothing else
     hashed: int | None = None  # the hash of the uid, once a shardSelector needed it
-    converted: dict[Any, Version] | None = None  # results of a conversion webhook, by the strategy of a version
+    converted: dict[Any, Version] | None = None  # for each API version's strategy, the object that the webhook returned
     shared: Object | None = None  # the object, once `read` was called
 
     @property
@@ -326,7 +326,7 @@ class Bucket:
     # number of changes dropped from the front of `history`; cursors of watches count these changes too
     base: int = 0
     listeners: list[Callable[[], None]] = field(default_factory=list)
-    ended: bool = False  # the type is no longer served
+    ended: bool = False  # whether the type is no longer served
 
     def scan(self, namespace: str) -> Iterator[Version]:
         """The current objects of a namespace in key order; "" stands for all namespaces."""
@@ -498,7 +498,7 @@ class Cluster:
         self.controllers: frozenset[str] = frozenset()  # the names of the running controllers
         self.gates: frozenset[str] = frozenset()  # the enabled feature gates
         self.warns = False  # whether creating an object that nothing acts on returns a Warning
-        self.turned_away = 0  # number of refused requests of the cluster's own components that may succeed later
+        self.turned_away = 0  # number of the cluster's own requests that were refused and may succeed later
         self._lock = threading.RLock()
         self._depth = 0
         self._callbacks: dict[Callable[[], None], None] = {}

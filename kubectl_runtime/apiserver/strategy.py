@@ -70,7 +70,7 @@ _CHECKS: dict[str, MetadataChecks] = {
 
 
 def checks_of(group: str, kind: str) -> MetadataChecks:
-    """The checks that a built-in kind makes itself. Only events.k8s.io makes such checks for Events."""
+    """The metadata checks of a built-in kind's own validation. Events have such checks only in events.k8s.io."""
     return USUAL if group == "events.k8s.io" else _CHECKS.get(kind, USUAL)
 
 
@@ -85,7 +85,7 @@ class StrategyContext(Protocol):
 
     @property
     def identity(self) -> Object:
-        """The user's non-empty username, uid, groups and extra, for the spec of a CertificateSigningRequest."""
+        """The username, uid, groups and extra for the spec of a CertificateSigningRequest. Empty fields are omitted."""
         ...
 
     @property
@@ -102,26 +102,29 @@ class StrategyContext(Protocol):
         ...
 
     def objects(self, group: str, plural: str, namespace: str = "") -> Iterator[Object]:
-        """The stored objects of a type in key order, from one namespace or ("") from all. Must not be changed."""
+        """The stored objects of a type in key order, from one namespace, or from all if `namespace` is "".
+
+        The caller must not change the objects.
+        """
         ...
 
 
 class Strategy:
     """The default hooks, which suit a kind without generation, status or validation of its own, such as ConfigMap."""
 
-    delete_returns_object = False  # a delete returns the object instead of a Status
-    allow_create_on_update = False  # a PUT of a missing object creates it (Lease)
-    allow_unconditional_update = True  # a PUT without resourceVersion overwrites
-    has_generation = False  # metadata.generation is 1 at creation and rises when `generation_part` changes
-    has_status = False  # a /status exists: updates of the object keep the status, updates of /status keep the rest
-    supports_grace = False  # every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
-    delete_warning = ""  # Warning header of a delete without a propagation policy (Job)
-    terminates = False  # a deletion first removes the contents (Namespace, CustomResourceDefinition)
+    delete_returns_object = False  # whether a delete returns the object instead of a Status
+    allow_create_on_update = False  # whether a PUT creates a missing object (Lease)
+    allow_unconditional_update = True  # whether a PUT without resourceVersion overwrites the object
+    has_generation = False  # whether metadata.generation starts at 1 and rises when `generation_part` changes
+    has_status = False  # whether /status exists; then only updates of /status change the status
+    supports_grace = False  # whether every deletion first sets deletionTimestamp and deletionGracePeriodSeconds (Pod)
+    delete_warning = ""  # the Warning header of a delete without a propagation policy (Job)
+    terminates = False  # whether a deletion first removes the contents (Namespace, CustomResourceDefinition)
     immortal: frozenset[str] = frozenset()  # the names of objects that cannot be deleted
-    immortal_text = ""  # the message of that refusal
-    collects_dependents = True  # propagation policies apply (not for Events, which own nothing)
+    immortal_text = ""  # the message for a delete of such an object
+    collects_dependents = True  # whether propagation policies apply (not for Events, which own nothing)
     metadata_checks: MetadataChecks = USUAL  # the metadata checks of the kind's own validation
-    checks_namespace = True  # a create in a missing or terminating Namespace is refused
+    checks_namespace = True  # whether a create in a missing or terminating Namespace is refused
 
     def to_storage(self, obj: Object, version: str) -> Object:
         """Convert an object from an API version to its stored form (events.k8s.io/v1 is stored as a v1 Event)."""
@@ -148,15 +151,15 @@ class Strategy:
     def is_up_to_date(self, stored: Callable[[], Object], stored_as: str) -> bool:
         """Whether an object that is stored as version `stored_as` would be stored the same way today.
 
-        If not, even an update without changes stores the object again. Calling `stored` decodes the object, which few
-        kinds need.
+        If not, even an update without changes stores the object again. `stored` decodes and returns the object,
+        for the few kinds that need it.
         """
         return True
 
     def stored_form(self, obj: Object) -> tuple[Object, str]:
-        """Convert a finished object to the form to store. Returns the form and its version ("" if all are alike).
+        """Convert a finished object to the form to store. Returns the form and its version.
 
-        Locking and errors are as for `all_from_storage`.
+        The version is "" if all API versions have the same form. Locking and errors are as for `all_from_storage`.
         """
         return obj, ""
 
@@ -172,7 +175,7 @@ class Strategy:
         return []
 
     def default(self, obj: Object) -> None:
-        """Fill in the kind's own defaults, and those of a CRD's schema. Runs on every write, in the request's version.
+        """Fill in the kind's own defaults, and a CRD schema's defaults. Runs on every write, in the request's version.
 
         In managedFields the values that this hook sets belong to the client; values that `prepare_create` sets have no
         owner.
@@ -240,7 +243,7 @@ class Strategy:
         return []
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:
-        """The problems of a name, or with `prefix` of a generateName; the default requires a DNS subdomain."""
+        """The problems of a name; with `prefix` the text is a generateName. The default requires a DNS subdomain."""
         return dns_subdomain_errors(name, prefix=prefix)
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:

@@ -59,7 +59,7 @@ _GENERATE_ATTEMPTS = 8
 
 
 def check_namespace(ctx: RequestContext, obj: Object) -> None:
-    """Set the object's namespace to that of the path; remove it from a cluster-scoped object.
+    """Set the object's namespace to the namespace in the path. A cluster-scoped object loses its namespace.
 
     Raises a 400 if the object names another namespace.
     """
@@ -84,7 +84,7 @@ def check_name(ctx: RequestContext, obj: Object) -> None:
 
 
 def schema_of(resource_type: ServedResource) -> Schema:
-    """The schema for patches and ownership; for a type without a schema, one that allows any value."""
+    """The schema for patches and ownership; for a type without a schema, a schema that allows any value."""
     return resource_type.schema or ANY
 
 
@@ -314,7 +314,10 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
-    """The error for field problems under strict validation, else "". With fieldValidation Warn adds warnings."""
+    """The text that refuses unknown or repeated fields under fieldValidation Strict, else "".
+
+    Under fieldValidation Warn this function adds warnings.
+    """
     validation = ctx.options.field_validation if ctx.options else "Warn"
     if validation == "Strict" and problems:
         return "strict decoding error: " + ", ".join(problems)
