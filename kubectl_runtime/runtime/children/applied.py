@@ -2,8 +2,8 @@
 
     our apply is answered                   `remember`: digests of the desired state, of our managedFields entry and
                                             of the values of our fields; the uid and the version; no content
-    another write of the child by this      the child is forgotten: the next `ensure` applies it
-    process, under the same field manager
+    another write of the child by this      the memory of the child counts as outdated: the next `ensure` applies the
+    process, under the same field manager   child
     the Lease is lost                       everything is forgotten
     shards are lost                         the children of the owners in these shards are forgotten
     more than `MOST` children               the least recently used child is forgotten
@@ -11,7 +11,7 @@
 The memory is not stored on the server, so a new process first sends one apply for each child, even if the child is up
 to date.
 
-`seen_of` and `values_of` extract what `decide` needs from records.
+`seen_of` and `values_of` extract from records what `decide` needs.
 """
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ class AppliedMemory:
                 self._applied.popitem(last=False)
 
     def wrote(self, write: Write) -> None:
-        """For `Client.on_write`: forget a child that this process has written.
+        """For `Client.on_write`: mark the memory of a child as outdated, because this process has written the child.
 
-        After an apply by `ensure`, `remember` is called next.
+        If the write is an apply by `ensure`, `ensure` then calls `remember`, which replaces the outdated memory.
         """
         if not write.manager or write.subresource or not self._applied:
             return

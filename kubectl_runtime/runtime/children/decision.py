@@ -6,9 +6,9 @@
                                                          owner's own kind and name, and our manager applied the child
     it has an owner reference to the owner               ours
     our manager has applied it                           ours
-    this process has applied that object for the owner   ours: if a child without content, such as a ServiceAccount,
-                                                         loses its owner reference, the server no longer has a sign
-                                                         of its owner
+    this process has applied that object for the owner   ours, even if the server stores no sign of this: a child
+                                                         without content, such as a ServiceAccount, may lose its
+                                                         owner reference
     anything else                                        not ours
 
 Which action follows (`decide`)?
@@ -20,8 +20,8 @@ Which action follows (`decide`)?
     ours, the desired state has changed                  APPLY
     ours, the desired state is the same, and the object has
       the version that our apply returned                KEEP
-      an older version, reads may be behind, and our
-      apply is not older than `LAG`                      KEEP
+      an older version, while reads may be behind and
+      our apply is not older than `LAG`                  KEEP
       another version, but our managedFields entry
       (and, for whole objects, its fields' values) is
       as our apply returned it                           KEEP
@@ -34,9 +34,9 @@ form, since the server may have changed the content ("1000m" to "1", defaults, w
 metadata: a change by another process under our own manager within the second in which the entry was written. For whole
 objects, comparing the values detects this change too.
 
-CONTESTED: another *Apply* manager, of the object or its scale, owns a field again that this process took back from that
-manager less than `PATIENCE` ago. Nothing is written until the desired state or that manager's entry changes. A field
-that another manager took by an update is always taken back.
+CONTESTED: less than `PATIENCE` ago this process took a field back from another *Apply* manager (of the object or of its
+scale), and that manager owns the field again. Nothing is written until the desired state or that manager's entry
+changes. A field that another manager took by an update is always taken back.
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PATIENCE = 600.0
 
 LAG = 60.0
 """For this many seconds, an older version means that the watch is behind. After that, it may also mean that the server
-was restored from a backup: it then has lower versions again, and the state before the apply."""
+was restored from a backup: the server then has lower versions again, and the object's state before the apply."""
 
 Fields = frozenset[str]
 """The paths of fields, as text such as `.spec.replicas`."""
@@ -151,9 +151,9 @@ class Applied(msgspec.Struct, frozen=True):
     uid: str
     version: str
     mark: bytes
-    """The digest of our entry in the answer."""
+    """The digest of our managedFields entry in the server's answer to the apply."""
     values: bytes | None = None
-    """A digest of the values of our fields in the answer; None if only metadata is kept."""
+    """A digest of the values of our fields in the server's answer; None if only metadata is kept."""
     owner: tuple[str | None, str] = (None, "")
     """Namespace and name of the owner."""
     at: float = 0.0

@@ -3,14 +3,15 @@
     CREATE    applied without force.
               201: the child was created.
               409: another client was faster; decide again after a live read.
-              200: the watch had not shown an existing object. The object is ours if its uid is known, or if the state
-              right before our apply was already ours or did not exist (the answer to an earlier attempt was lost).
-              Otherwise our apply is undone, by applying the earlier content under the returned version, and the child
-              is REFUSEd
+              200: there was an object that the watch had not shown. It is ours if this process has applied this uid
+              for the owner before, or if the object was ours right before our apply, or if it did not exist then
+              (an earlier attempt, whose answer was lost, created it). Otherwise our apply is undone, unless `adopt`
+              may take the object: the fields that our manager had applied before are applied again, under the
+              returned version, and the child is REFUSEd
     APPLY     applied by force, bound to the uid that was seen. 409, 422: that object is gone; decide again
-    pruning   at the end, if nothing failed: deletes each object whose controller is this owner, whose kind the
-              controller owns, that only our manager has applied, and that the run has not named. The deletion is bound
-              to the uid and version that were seen. 409: decide again after a live read
+    pruning   at the end, if nothing failed: deletes each object that the run has not named, if `owns` declares its
+              kind, its controller reference names this owner, and only our manager has applied it. The deletion is
+              bound to the uid and version that were seen. 409: decide again after a live read
 
 A complete watch of the child's kind and namespace without selectors shows whether an object with the child's name
 exists. Any other watch is trusted only if it has the object; otherwise the object's metadata is read from the server.
@@ -192,7 +193,7 @@ def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager:
     if found.refused:
         raise NotOurs(found)
     if prune:
-        for one in wanted:  # children of these kinds will be pruned one day
+        for one in wanted:  # a later run may prune children of these kinds
             foresee(one.place, "delete")
         call.prune(naming.refs)
     return found
@@ -342,8 +343,8 @@ class _Call:
                        entries=others), {}
 
     def _take_back(self, wanted: Desired, answer: Record, applied: dict[str, Any]) -> None:
-        """Undo an apply to an object that is not ours: apply the fields again that our manager had `applied` before,
-        most often none."""
+        """Undo an apply to an object that is not ours: apply again the fields that our manager had `applied` before
+        (most often none)."""
         log.warning("%s appeared right before it was applied, and is not ours; undoing the apply", wanted.ref)
         version = answer.resource_version
         content = {**applied, "metadata": {**mapping(applied.get("metadata")), "name": wanted.name}}
@@ -415,7 +416,7 @@ class _Call:
         return Api(self._client, wanted.kind, wanted.place)
 
     def _look(self, wanted: Desired) -> tuple[Record | None, Seen | None, bool]:
-        """Read the metadata from the server. Returns the record, its `Seen`, and False: the record is not whole."""
+        """Read the metadata from the server. Returns the record, its `Seen`, and False (the record is not whole)."""
         found = self._api(wanted).with_metadata_only().get_opt(wanted.name)
         record = None if found is None else found.record
         return record, None if record is None else seen_of(record, whole_truth=True), False
