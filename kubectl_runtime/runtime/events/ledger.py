@@ -11,7 +11,7 @@ because the server allows changes only to the series of an Event. A series ends 
 The pause after the n-th request of a series doubles from 1 s to 300 s, so that frequent repetitions are cheap and still
 counted exactly. Each request sets the count to a fixed number, and is repeated with that number until its outcome is
 known; a patch also tests the previous count. So no observation is counted twice, however often a request is sent and
-however late it arrives.
+however late it arrives. What happens to the observations of a request (*counted*: by the server):
 
     outcome of the request        after a create                        after a patch
     DONE                          counted                               counted
@@ -19,10 +19,11 @@ however late it arrives.
                                   have arrived; otherwise sent again
                                   under another name
     CHANGED (a test failed)       -                                     counted if an earlier attempt may have arrived;
-                                                                        otherwise a new Event for the rest
-    MISSING                       lost: its namespace is gone           a new Event for the rest
-    REFUSED                       lost                                  lost, unless a later observation's request
-                                                                        covers it
+                                                                        otherwise a new Event for the uncounted
+                                                                        observations
+    MISSING                       lost: the namespace is gone           a new Event for the uncounted observations
+    REFUSED                       lost                                  lost, unless the request for a later observation
+                                                                        covers them
     LATER, UNKNOWN                sent again after a pause; after TRIES such answers handled like REFUSED
 
 `SpamFilter` limits the new Events of one object, as client-go does. Each object has a bucket of `burst` tokens; a new
@@ -172,12 +173,12 @@ def cut(text: str, limit: int, mark: str = "") -> str:
 
 
 def short(text: str, otherwise: str) -> str:
-    """`text` (a reason, an action or an instance) cut to 128 bytes; `otherwise` if `text` is empty."""
+    """`text` (a reason, an action or an instance) cut to 128 bytes. If `text` is empty: the argument `otherwise`."""
     return cut(text, SHORT) or otherwise
 
 
 def qualified_name(text: str) -> str:
-    """The qualified name nearest to `text`: a valid name unchanged, or an empty text if no character is usable."""
+    """The valid qualified name nearest to `text`: `text` itself if it is valid; empty if no character is usable."""
     prefix, _, name = text.rpartition("/")
     name = _trimmed(_NO_NAME.sub("-", name), _NAME)
     domain = subdomain(prefix, _SUBDOMAIN)

@@ -3,7 +3,7 @@
     recorder = Recorder(client, "database-operator")
     recorder.publish(database, "BackupFailed", "the bucket is full", warning=True)
 
-In a reconciler use `ctx.record(reason, note)`. Otherwise make one Recorder, and share it.
+In a reconciler use `ctx.record(reason, note)`. Outside reconcilers make one Recorder, and share it.
 
     publish   counts in memory, and returns. Repetitions within 6 minutes become one Event with a rising count
     thread    a daemon, "events-of-NAME", sends to the server; the first `publish` starts it
@@ -205,7 +205,7 @@ class Sender:
     # From any thread
 
     def observe(self, subject: Subject, note: str) -> None:
-        """Count one observation, which the sending thread will send. Waits only for this object's lock."""
+        """Count one observation, which the sending thread will send. Waits for nothing but the Sender's lock."""
         moment = self._clock.now()
         with self._changed:
             if self._close_by is None:
@@ -535,7 +535,7 @@ class Recorder:
                 thread = Thread(target=self._sender.run, name=f"events-of-{self._reporter.controller}", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError as error:  # no memory, or the interpreter is ending; the next event retries
+                except RuntimeError as error:  # too many threads, or the interpreter is ending; the next event retries
                     self._sender.warn("thread", f"cannot start a thread to send them: {error}")
                     return
                 self._thread = thread
