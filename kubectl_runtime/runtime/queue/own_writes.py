@@ -3,7 +3,7 @@
     returned version                                        own version?
     the version that was stored before                      no: nothing was changed
     another version, but the sent content was already
-    stored, or the request named that very version          no: another client made it just before the write
+    stored, or the request named that very version          no: another client made this version before the write
     any other version                                       yes
     none, after a deletion: the object is gone              yes: the deletion of this uid
 
@@ -85,8 +85,8 @@ class RunWrites:
 
 
 def stood_there(before: Record, sent: bytes, answered: str = "") -> bool:
-    """Whether sending `sent` (an object or a patch) to `before` changes nothing, or `sent` names the version `answered`
-    as its base. False if this is unknown."""
+    """Whether a write of `sent` (an object or a patch) changes nothing in `before`, or `sent` names the version
+    `answered` as its base. False if this is unknown."""
     try:
         found = _decode(before.raw)
         wanted = _decode(sent)
@@ -138,7 +138,8 @@ def _at(found: Any, path: str) -> tuple[bool, Any]:
 
 
 MAX_EXPECTED = 10_000
-"""The limit per controller (about 3 MB). Older versions are forgotten; the event of a forgotten write counts as new."""
+"""The limit of expected versions per controller (about 3 MB). Older versions are forgotten; the event of a forgotten
+write counts as new."""
 
 
 class OwnEvents:

@@ -17,7 +17,7 @@ writers do not collide again.
 
     failure of the first run, or of a retry   count + 1; waits `KeyBackoff.next(count)`
     failure of a triggered run                count kept: frequent changes do not lengthen the wait
-    failure of another generation or uid      count 1: the earlier failures were of another spec or object
+    failure with another generation or uid    count 1: the earlier failures concerned another spec or object
     success, gone                             state dropped: the next failure counts as the first
     trigger                                   count kept: a trigger is no sign that the key works
     event of the key's own write              recognised by `is_own_event`, so that the event does not bring the retry
@@ -119,7 +119,8 @@ class FailureState(msgspec.Struct):
     """After a failure without a retry: the resourceVersions that need no new run; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     foreign: int = 0
-    """How many failed runs in a row, up to the last run, had a write that returned another client's version."""
+    """The number of consecutive failed runs, up to the last run, in which a write returned another client's version.
+    Once the number has reached `MOST_FOREIGN`, it stays until the failures end."""
     last_failure: object = None
     """The last failure as it was logged (`LastFailure`)."""
 
@@ -233,13 +234,13 @@ class RetryRateLimit:
         return as_of if self._rate >= OPEN else as_of + max(0.0, 1 - self._tokens) / self._rate
 
     def succeeded(self, now: float, *, holding: bool) -> None:
-        """A retry succeeded. `holding`: other retries are held back."""
+        """Record that a retry succeeded. `holding`: whether other retries are held back."""
         if holding:
             self._refill(now)
             self._rate = min(OPEN, 2 * self._rate)
 
     def failed(self, now: float) -> None:
-        """A retry failed."""
+        """Record that a retry failed."""
         self._refill(now)
         self._rate = max(self._lowest, self._rate / 2)
 
@@ -296,7 +297,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether the run counts as a failure."""
+        """Whether the run ended with an error; True also after a conflict."""
         return self.result in (RunResult.ERROR, RunResult.TERMINAL_ERROR)
 
     @property
@@ -345,13 +346,13 @@ class Run:
     triggered_itself = False
     """Whether the reconciler has triggered its own key during this run."""
     forgotten = False
-    """Whether the object was deleted during the run, so that the outcome does not apply to its successor."""
+    """Whether the object was deleted or moved to another replica during the run, so that the outcome is not stored."""
     record: Record | None = None
     """The object that the run reconciles."""
     latest: Record | None = None
     """The object as the server returned it after the last write of this run."""
     reads: dict[Any, Any] | None = None
-    """The dependencies that the run has read: each node, with the values that it needs (see `runtime.reads`)."""
+    """The dependencies that the run has read: each node, with the values that the run needs (see `runtime.reads`)."""
     reads_over = False
     """Whether the run has ended, so that later reads in its context are not dependencies."""
     ends_reads = False
@@ -475,8 +476,8 @@ Execute = Callable[[Run], Outcome]
 
 
 def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
-    """All changes that led to `request`: `further` if other requests were merged into `request`; otherwise the cause of
-    `request`, or nothing if an earlier run made the request."""
+    """All changes that led to `request`. If other requests were merged into `request`, these changes are `further`.
+    Otherwise this is the cause of `request`, or nothing if an earlier run made the request."""
     if further is not None:
         return further
     return () if isinstance(request.reason, Requeued) else (request.cause,)
@@ -487,7 +488,7 @@ def _nothing(_ref: ObjectRef) -> None:
 
 
 def begin_write(ref: ObjectRef | None) -> None:
-    """For `WriteObservers.begun`: this thread is about to write `ref`."""
+    """For `WriteObservers.begun`: record that this thread is about to write `ref`."""
     run = current_run()
     if run is not None:
         run.begins_write(ref)
@@ -501,7 +502,7 @@ def is_triggered(key: Key) -> None:
 
 
 def record_write(write: Write) -> None:
-    """For `Client.on_write`: this thread wrote an object, whose returned version the watch will deliver."""
+    """For `Client.on_write`: record that this thread wrote an object, whose new version the watch will deliver."""
     run = current_run()
     if run is not None:
         run.wrote(write)

@@ -22,9 +22,9 @@ entry is due, and at every `BACKGROUND_TURN`-th turn, so that neither class star
 background entry, the entry becomes urgent; a ready entry then moves to the end of the urgent lane. If an entry's
 requests carry nothing new, `to_background` moves the entry to the background class.
 
-The *limit* makes debouncing safe. It is the minimum of the first trigger's time plus the maximum wait, and of every
-exact time that was requested. The limit only decreases and `at` never exceeds it, so a key that is triggered without
-end still runs.
+The *limit* makes debouncing safe. It is the earliest of these times: the first trigger's time plus the maximum wait,
+and each exact time that was requested. The limit only decreases and `at` never exceeds it, so a key that is triggered
+without end still runs.
 
 An entry that leaves its lane or the heap is not removed at once: its item remains as a stale item. Stale items are
 skipped, and are removed before they outnumber the live items.

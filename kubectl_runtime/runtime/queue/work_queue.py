@@ -7,7 +7,7 @@ key waits):
     state of a key       trigger                    take             finish
     idle                 -> scheduled               -                -
     scheduled            merged by the scheduler    -> running,      -
-                                                    slot emptied
+                                                    entry taken
     backing off          own event: absorbed by     as scheduled     -
                          the retry; else runs
                          now, count kept
@@ -22,8 +22,9 @@ key waits):
                                                                      failure the retry absorbs the triggers if all of
                                                                      them are own events of the run
 
-A trigger for a deleted object acts as `forget`: it drops the count and the slot, and a run in progress leaves no state
-behind. A new object of the same name triggers a run as usual. Keys that move to another replica are forgotten as well.
+A trigger for a deleted object acts as `forget`: it drops the count and the scheduled entry, and a run in progress
+leaves no state behind. A new object of the same name triggers a run as usual. Keys that move to another replica are
+forgotten as well.
 
 With a `KeyRate`, a key that has used up its runs waits for the next allowed time: `finish` moves the scheduled entry to
 that time, and triggers join the entry. Runs are counted by name, so a deletion does not reset the count.
@@ -196,7 +197,7 @@ class KeyRate(msgspec.Struct, frozen=True):
     per: Duration
 
     def __post_init__(self) -> None:
-        runs: object = self.runs  # callers may not check their types
+        runs: object = self.runs  # not every caller uses a type checker
         if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
             raise RequestError(f"a KeyRate's runs must be a whole number of at least 1, not {runs!r}")
         if period_of("per", self.per) == inf:
@@ -209,7 +210,7 @@ class KeyRates:
     def __init__(self, rate: KeyRate) -> None:
         self._runs, self._per = rate.runs, seconds(rate.per)
         self._began: dict[Key, deque[float]] = {}
-        """The keys in the order of their last run, so that keys that no longer count come first."""
+        """The start times of each key's last runs. The keys are in the order of their last run."""
 
     def __len__(self) -> int:
         """How many keys have any state."""
@@ -239,7 +240,8 @@ _FREED = 10
 """The most keys that are forgotten when a run begins, so that the cost for this run stays small."""
 
 _STRANGE: tuple[None] = (None,)
-"""The causes of an entry that a trigger joined before any run had written, so that no cause can be an own write."""
+"""The causes of an entry that a trigger joined before any run had written anything. None of the causes can then be an
+own write, so one unknown cause stands for all."""
 
 
 class WorkQueue:
@@ -318,7 +320,7 @@ class WorkQueue:
         entry_of, trigger, own_events = self._scheduler.entry, self._scheduler.trigger, self._own_events.expected
         for request in requests:
             ref, cause = request.ref, request.cause
-            key = ref.namespace or None, ref.name  # `ref.key` without the call, since this runs for each event
+            key = ref.namespace or None, ref.name  # `ref.key`, inlined because this runs for each event
             if request.reason is _DELETED:
                 self.forget(key)
                 continue
@@ -352,8 +354,9 @@ class WorkQueue:
         return run
 
     def finish(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """`run` ended with `outcome`: free the key and schedule it again if needed. Returns whether the key will be
-        retried, also after a conflict that does not count as a failure."""
+        """Record that `run` ended with `outcome`: free the key and schedule it again if needed. Returns whether the key
+        will be retried; True also for the retry after a conflict, although such a conflict is not counted as a
+        failure."""
         key = run.key
         del self._running[key]
         if self._closed:
@@ -471,8 +474,8 @@ class WorkQueue:
             self._scheduler.remove(key)
 
     def _expect_own_events(self, run: Run) -> bool:
-        """`run` succeeded: expect the events of its writes. Returns whether no other events have requested the key
-        again."""
+        """After the success of `run`, expect the events of its writes. Returns whether no other events have requested
+        the key again."""
         key, writes = run.key, {version: None for version in run.writes.versions() if version not in run.quiet}
         entry = self._scheduler.entry(key)
         arrived = () if entry is None else causes_of(entry.message, entry.further)
