@@ -1,1 +1,1 @@
-"""Dependencies: the objects that runs have read, and the objects that run again when such an object changes."""
+"""Dependencies: which objects the runs have read, and which objects are reconciled again when one of these changes."""

@@ -232,7 +232,8 @@ class Shelf:
 
     def compared(self, key: Key, identity: Identity, results: Iterable[tuple[Key, Wanted, bool]]) -> Moved | None:
         """Record which readers have seen other values than the object has in state `identity`. Returns the readers to
-        trigger, if any. Each result has a reader, the values that it has seen, and whether any of these differ."""
+        trigger, if any. `results`: each reader, the values that it has seen, and whether any of these values differ
+        from the object's."""
         node = self.singles.get(key)
         if node is None:
             return None
@@ -380,13 +381,14 @@ class Dependencies:
         before = node.readers.get(reader)
         if seen is None:
             node.values.pop(reader, None)
-        elif before == PENDING or reader in node.values:  # otherwise its last successful run read the whole object
+        elif before == PENDING or reader in node.values:  # else the reader still depends on the whole object
             node.values[reader] = Wanted(node.values.get(reader, Wanted()).good, seen)
         node.readers[reader] = node.revision if current else OUTDATED
         return not current and before != OUTDATED
 
     def settle(self, reader: Key, nodes: Mapping[Node, tuple[Seen, ...] | None], *, good: bool) -> None:
-        """Record the end of a run of `reader` that read these nodes. `nodes`: the values read (None for everything)."""
+        """Record the end of a run of `reader` that read these nodes. `nodes`: the nodes, each with the values that
+        the run depends on (None for everything)."""
         before = self.nodes_of.get(reader, ())
         if good:
             for node in before:

@@ -1,7 +1,7 @@
 """The kinds that are read, and the watches that show their changes.
 
     Target    a kind, and where it is watched
-    Source    a watch, or a scope that must not be watched, and the nodes that the watch keeps up to date
+    Source    a watch, or the scope of a refused watch, with the nodes of its objects
     Watches   how a controller takes, starts and releases its watches
     Sources   finds or makes the source for a read
 
@@ -134,7 +134,7 @@ def key_of_read(run: Run, target: Target, which: Any) -> Key:
 
 
 class Source:
-    """A watch, and the nodes that the watch keeps up to date."""
+    """A watch, or the scope of a refused watch, with the nodes of its objects."""
 
     def __init__(self, target: Target, namespace: str | None, name: str = "", fields: str = "") -> None:
         """`name`: the name of the only watched object, if any. `fields`: the field selector."""

@@ -105,7 +105,7 @@ class Reads:
         target, found = self.sources.target(kind), []
         for source in [*target.sources.values()]:
             if source.watched is None or source.name or source.fields or source.connected:
-                continue  # if connected, runs have already read the kind, or another class of it was declared
+                continue  # if connected, runs have already read the kind, or another class of the kind was declared
             source.arrived = partial(arrived, source.watched.name)
             self._connect(source)
             found.append(source.watched)
@@ -274,7 +274,7 @@ class Reads:
         self._watches.connect(source.watched, OfHeads(partial(self._heard, source)), self._sink, source.arrived)
 
     def _left(self, source: Source, namespaces: frozenset[str]) -> None:
-        """The watch no longer covers these namespaces, so their readers must read again from another watch."""
+        """Trigger the readers of these namespaces, which the watch no longer covers, to read from another watch."""
         with self._lock:
             readers = self._dependencies.abandon(source.shelf, namespaces)
         if readers:
