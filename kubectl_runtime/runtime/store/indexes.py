@@ -11,8 +11,8 @@ the state of one watch and each may have its own `by_node`. Not thread-safe: the
 declared after the writer computed its values.
 
 Hashing a value, and comparing it with the same object's other values, happens outside the lock. Comparing the value
-with other objects' values needs the lock. If its `==` or `hash` fails under the lock, the value is left out and `put`
-returns the error. `put` never raises, since a half-written store would be worse than an index that lacks a value.
+with other objects' values needs the lock. If the value's `==` or `hash` fails under the lock, the value is left out and
+`put` returns the error. `put` never raises, since a half-written store would be worse than an index that lacks a value.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Indexes:
         self.epoch = 0
         self._complete: set[IndexName] = set()
         self._buckets: dict[IndexName, dict[Key, list[tuple[Hashable, set[Key]]]]] = {}
-        """The values of each key, with the key sets that hold it, so that removing the key compares nothing."""
+        """For each key its values, each with the set of all keys that have it. So removing a key compares nothing."""
         self._keys: dict[IndexName, dict[Hashable, set[Key]]] = {}
 
     def declare(self, name: IndexName, function: IndexFunction) -> None:

@@ -9,12 +9,14 @@ An entry keeps what the server returned for a write of one key:
               see the watched object
 
     input                        effect on the entry
-    write                        made, unless the store has seen that version, a newer version or the deletion, or the
-                                 key's present entry is for a newer write or for a deletion of this uid
-    deletion                     made, unless the store has seen the deletion, or the present entry or the stored object
-                                 has another uid and may be a successor (a stored object of a lower version is not)
-    event of the key             dropped if the event is at least as new as the write, if the event deletes the object
-                                 of a deletion's entry, or if the event is about a newer object of another uid
+    write                        made, but not if the store has already seen this version, a newer version or the
+                                 object's deletion, and not if the key's present entry is newer, or is a deletion of
+                                 this uid
+    deletion                     made, but not if the store has already seen the deletion, and not if a newer object may
+                                 have taken the name: the present entry has another uid, or the stored object has
+                                 another uid and not a lower version
+    event of the key             a write's entry is dropped if the event is at least as new as the write; a deletion's
+                                 entry is dropped if the event is this deletion or shows a newer object of another uid
     progress to a version        a write's entry is dropped unless the write is newer (a watch shows changes in the
                                  order of their versions)
     complete list                dropped if the list's request began after the write was answered, or the list's version
@@ -33,7 +35,7 @@ the watch shows another uid under this name.
 
 An `Overlay` is not thread-safe: the store's lock guards it. It runs no user code.
 
-`Written` turns a write of this process into an entry for one store, by the store's selection, form and `modify`:
+`Written` turns a write of this process into an entry for one store, as its selection, form and `modify` require:
 
     write                                          entry
     of another kind, version or namespace          none
@@ -91,8 +93,8 @@ class Own(msgspec.Struct):
     predecessors: tuple[Record, ...] = ()
     """The last states of earlier objects of this name that this process wrote and that have since been deleted."""
     mark: int = 0
-    """The number of the write. If `count` was at least this number when a list began, the list began after the answer.
-    """
+    """The number of the write. If the overlay's `count` was at least this number when a list began, the list began
+    after the answer."""
     values: dict[IndexName, Values] = msgspec.field(default_factory=dict)
     """The results of the index functions that were already called for `record`."""
 
@@ -110,8 +112,8 @@ class Overlay:
     def __init__(self) -> None:
         self.entries: dict[Key, Own] = {}
         self.seen: dict[Key, Own] = {}
-        """The entries that change what readers see. Reads consult only these. The entry of an object outside the
-        selection, which the watch does not show either, is not among them and so costs reads nothing."""
+        """The entries that change what readers see; reads consult only these entries. An object that neither its entry
+        nor the watch shows is not among them, so it costs reads nothing."""
         self.count = 0
         """The number of reported writes. A list stores this number when it begins and passes it on when complete."""
         self.shown = ""
@@ -275,7 +277,7 @@ class Overlay:
         for key, own in covered:
             self._drop(key)
             item = new.get(key)
-            if own.last is None:  # no Delete was delivered; a write that is reported later causes it
+            if own.last is None:  # no Delete is due; a write that is reported late may cause one
                 continue
             if item is None or item.uid != own.uid:
                 self._remember(own.uid, version)
@@ -453,7 +455,7 @@ def _selector(text: str | None) -> Selector | None:
 
 
 def _is_gone(verb: str, subresource: str | None, record: Record) -> bool:
-    """Whether the object in the answer is deleted and no finalizer or grace period keeps it.
+    """Whether the object in the answer has been deleted completely: no finalizer or grace period keeps the object.
 
     A server that only waits for finalizers writes a grace period of 0. A Namespace, which waits for its content, has no
     grace period.

@@ -100,7 +100,7 @@ class StoreWriter(Generic[K]):
     """The writing half of a store, for one thread, usually a `reflector`'s; `store` is the reading half."""
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """`read` makes a reader of a record."""
+        """`read` makes an object for users of the store from a record."""
         self.resource = resource
         self.state = StoreState(resource, clock)
         self.read = read
@@ -269,7 +269,7 @@ class StoreWriter(Generic[K]):
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes
-        epoch, functions = indexes.epoch, indexes.functions  # in this order; no lock: both are replaced as a whole
+        epoch, functions = indexes.epoch, indexes.functions  # `epoch` is read first; no lock: both are only replaced
         present = {key: record for key, record in changes.items() if record is not None} if functions else {}
         return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
                        for name, function in functions.items()}
@@ -317,8 +317,8 @@ class Reflector:
         return [change for commit in self.commits(events) for change in commit.changes]
 
     def list_begins(self, mark: int | None) -> None:
-        """The next list is requested now. `mark` comes from the writer; None for a list that may be older than its
-        request."""
+        """Record that the next list is requested now. `mark`: what the writer's `mark()` returned; None for a list that
+        may be older than its request."""
         self._mark = mark
 
     def commits(self, events: Sequence[Event[Record]], version: str = "") -> list[Commit]:
@@ -355,7 +355,7 @@ class Reflector:
 
     def _applied(self, record: Record, stored: Mapping[Key, Record]) -> None:
         head, pending = record.head, self._pending
-        key = head.namespace or None, head.name  # `key_of` without the call, since this runs for each event
+        key = head.namespace or None, head.name  # `key_of`, inlined because this runs for each event
         old = pending[key] if key in pending else stored.get(key)
         if old is not None:
             before = old.head
@@ -453,7 +453,7 @@ class Reflector:
 
 def reflector(writer: StoreWriter[K], events: Iterable[Event[K]], *,
               relist_triggers: bool = False) -> Generator[Event[K]]:
-    """Write each of `events` into a store, and yield the resulting changes as events with fresh readers.
+    """Write each of `events` into a store, and yield the resulting changes as events, each with a new object.
 
     `events` come from `watcher` or have the same form. Each `Failed` is yielded too; if a wait for the store times out,
     the error quotes the last failure. Closing the generator closes `events`; waits for the store then end with

@@ -8,7 +8,7 @@ A store reads the state of one watch, or of several watches (one for each namesp
 complete when every watch is; until then reads find nothing, because a part would look like the whole. The watches may
 change: a controller's store exists before its watches, and is used again when the controller starts again.
 
-Each read returns fresh readers of the stored records, so a caller's changes to an object affect no other caller. For a
+Each read makes new objects from the stored records, so a caller's changes to an object affect no other caller. For a
 write of this process that the watch has not shown yet, reads return the server's answer (see `overlay`). The lock is
 held only to read or swap dictionaries; predicates, selectors and index functions run without it. Safe to use from any
 thread; only `wait_until_ready` blocks.
@@ -102,7 +102,7 @@ class StoreState:
         return self.records.get(key) if own is None else own.record
 
     def snapshot(self, own_writes: bool) -> dict[Key, Record]:
-        """All objects as readers see them. If no write of this process differs, this is the internal dictionary."""
+        """All objects as readers see them. Without entries of the overlay, this is the internal dictionary."""
         own = self.own_entries(own_writes)
         if not own:
             return self.records
@@ -211,7 +211,7 @@ class Store(Generic[K]):
 
     def __init__(self, resource: ApiResource, read: Callable[[Record], K], *states: StoreState,
                  own_writes: bool = True) -> None:
-        """`read` makes a fresh reader of a record and must not block. `states`: the state of one watch, or of several
+        """`read` makes a new object from a record and must not block. `states`: the state of one watch, or of several
         watches that are read together. `own_writes`: whether reads return writes of this process that the watch has not
         shown yet."""
         self.resource = resource
@@ -345,7 +345,7 @@ class Store(Generic[K]):
     state = list
 
     def records(self) -> Records:
-        """A list of all stored records: immutable, and cheaper than readers."""
+        """A list of all stored records: immutable, and cheaper than objects made from them."""
         found: Records = []
         for state in self._read_now:
             with state.condition:
@@ -381,7 +381,7 @@ class Store(Generic[K]):
         return self._record(ref, None, False)
 
     def reader(self, record: Record) -> K:
-        """A fresh reader of a record of this store, as `get` returns it."""
+        """A new object made from a record of this store, as `get` returns it."""
         return self._read(record)
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:
