@@ -6,8 +6,8 @@
                  `MOST`. Their events are passed on in order, and the list of a namespace is passed on as a whole
 
     a namespace                  everywhere                                 each
-    is added                     listed at version v; its events up to v    one object is requested, then its watch is
-                                 are dropped, since the list has them       taken
+    is added                     listed at version v; its events up to v    one object is requested, to test the
+                                 are dropped, since the list has them       permission; then the namespace is watched
     is removed                   Delete of its stored objects               Delete of its stored objects; its watch is
                                                                             released
     is added, but forbidden      -                                          logged once and skipped; tried again when
@@ -77,7 +77,7 @@ ASK_AGAIN = 60.0
 """Seconds after which a forbidden namespace is tried again: roles are often bound after the namespace was created."""
 
 LOOK_SECONDS = 1.0
-"""The longest time between two checks of the namespaces that are due."""
+"""The longest wait, in seconds, for events of the namespaces' watches, and for room in a full backlog of events."""
 
 SOON = 0.001
 """The wait, in seconds, after a check that found nothing new. It is short because the check itself has waited."""
@@ -318,7 +318,7 @@ class NamespacesDriver:
         self._covered: frozenset[str] = frozenset()
         """The namespaces whose objects the store has."""
         self._delivered: frozenset[str] = frozenset()
-        """The namespaces with their own watches whose lists the last step has returned."""
+        """The namespaces with their own watches, as far as the last step has returned their lists."""
         self._on_left: tuple[Callable[[frozenset[str]], object], ...] = ()
         self._heard = 0.0
         """The oldest of the times at which the namespaces' watches last received an event."""

@@ -454,8 +454,8 @@ class Watch(Generic[K]):
 
 
 _HOW_ONLY = frozenset(("page_size", "timeout", "bookmarks", "shared", "fields", "backoff"))
-"""Options that do not affect which objects are stored, and the backoff, which is compared with its default filled in.
-"""
+"""Options of a `WatcherConfig` that two users of one watch need not have in common, and two that are compared in
+another way: `fields` by `form_of`, `backoff` by `failure_backoff`."""
 
 OnBug = Callable[[str, BaseException], None]
 """Called with the name of a watch and the error, if a defect ended the watch's thread."""
@@ -608,8 +608,8 @@ class Share:
         self._registry.release(self._held, self, reason)
 
     def _until_release(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Make `release` call `function`. Returns a function that calls `function` now and removes it from `release`.
-        """
+        """Make `release` call `function`. Returns a function that calls `function` at once, so that `release`
+        no longer does."""
         key = object()
         with self._registry.lock:
             released = self._released
@@ -633,7 +633,7 @@ def shared_watches(api: WatchApi[Any]) -> SharedWatches:
 
 
 def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
-    """The selection of a watch, the freshness of its list, and its backoff: a watch's key except the form."""
+    """The part of a watch's key besides its form: the selection, the freshness of the first list, and the backoff."""
     options = tuple((option.name, str(getattr(config, option.name) or "") if option.name.endswith("_selector")
                      else getattr(config, option.name)) for option in fields(config) if option.name not in _HOW_ONLY)
     chosen = api.selection if isinstance(api, SelectedNamespaces) else None

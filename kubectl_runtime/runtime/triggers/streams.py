@@ -59,7 +59,7 @@ MAX_SIZE = 1_000_000
 """The most objects that are remembered."""
 
 _Seen = tuple[Key, str]
-"""Key and uid of an object. The uid makes a later object of the same name a new one."""
+"""Key and uid of an object. A later object of the same name has another uid, so it counts as new."""
 
 
 class PredicateCache:
@@ -223,7 +223,8 @@ POLL = 0.05
 """Seconds to wait for a queue before the stop token is checked again."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 30.0
-"""The wait in seconds before a source that raised is pulled again, doubled with each exception in a row."""
+"""The first and the longest wait, in seconds, before a source that raised is pulled again. The wait doubles with each
+exception in a row."""
 
 
 class TriggerQueue(Protocol):

@@ -14,8 +14,8 @@ object that is no longer referred to, runs as well. A predicate selects the even
 `Subscriber` delivers the events of a watch to one subscription. Each subscription gets all changes in order and one at
 a time, even if several threads report them. While one thread delivers, the others queue their changes for it. Only the
 watch's thread waits and takes over the queue, so that a slow subscription slows down the watch. Exceptions of user code
-are logged, and the next event is delivered; a call of more than 100 ms is named in the log. If Ctrl-C interrupts the
-main thread, a new thread continues with the interrupted event.
+are logged, and the next event is delivered; a warning names a function whose call takes more than 100 ms. If Ctrl-C
+interrupts the main thread, a new thread continues with the interrupted event.
 
 All requests reach a controller's queue through its `Inbox`, which converts refs to the controller's kind and scope. It
 drops requests for another kind and logs an error. Requests come from watches, trigger sources and the program.
@@ -93,7 +93,7 @@ Subscription: TypeAlias = Callable[[Event[Any]], Iterable[ReconcileRequest]]
 """Called by the watch's thread for each `Apply`, `Delete` and `InitDone`. It must not block."""
 
 class OfHeads:
-    """A subscription that uses only names and versions. The watch passes the stored records and makes no readers."""
+    """A subscription that uses only names and versions. It gets the stored records; no objects are made from them."""
 
     __slots__ = ("requests",)
 
@@ -154,7 +154,7 @@ def trigger_self(resource: HasApiResource | ApiResource, *, predicate: Predicate
         is_deletion = isinstance(event, Delete)
         if not passes and not is_deletion:
             return ()
-        about = obj.head if isinstance(obj, Record) else obj  # has the same attributes, without the cost of properties
+        about = obj.head if isinstance(obj, Record) else obj  # a head has the same attributes, at less cost
         ref = ObjectRef(own, about.name, (about.namespace or None) if namespaced else None)
         request = ReconcileRequest(ref, deleted if is_deletion else updated, _version(about))
         if is_deletion and run_gone and passes:
@@ -336,7 +336,7 @@ class Subscriber:
     def __init__(self, subscription: Subscription, sink: Sink, read: Callable[[Record], Any], clock: Clock,
                  stop: StopToken, on_complete: Callable[[], None], logger: GuardedLogger | None = None) -> None:
         """`on_complete` is called when a list is complete. `logger`: the logger of the controller that the subscription
-        triggers; log lines about an exception then name the consequence."""
+        triggers; with a `logger`, log lines about an exception add that this event triggers nothing more."""
         self._on_complete = on_complete
         self._subscription = subscription.requests if isinstance(subscription, OfHeads) else subscription
         self._sink = sink
@@ -383,7 +383,7 @@ class Subscriber:
 
     def _taken(self, changes: Changes, by_watch: bool) -> Sequence[Event[Record]] | None:
         """The changes that the calling thread must deliver first; None if another thread delivers or none are left."""
-        if not self._is_idle or self._queue:  # even if no thread delivers, an interrupted thread may have left a queue
+        if not self._is_idle or self._queue:  # an interrupted thread leaves its queue to the next thread
             self._queue.append(changes)
             self._waiting += _count(changes)
         if not self._is_idle:
@@ -476,7 +476,7 @@ class Subscriber:
         for change in changes:
             self._current = change
             try:
-                # Each subscription gets its own reader, so its changes affect no other subscription.
+                # Each subscription gets its own object, so its changes to the object affect no other subscription.
                 requests.extend(subscription(with_obj(change, read)))
             finally:
                 if (ended := monotonic()) - began > SLOW_SECONDS:

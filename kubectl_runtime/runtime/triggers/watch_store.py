@@ -145,10 +145,10 @@ class WatchedStore(Store[K]):
 
         If there is a complete list, `function` gets an `Apply` of every stored object and `InitDone` before the call
         returns, possibly followed by later changes. After that the watch's thread calls `function` with an `Apply` or
-        `Delete` for each change, and with `InitDone` after each list. `function` must not block: a call of more than
-        100 ms is logged by name. An exception is logged, and the subscription continues. If more than 10,000 changes
-        arrive before `function` has received all stored objects, a warning is logged. `function` may change the
-        objects.
+        `Delete` for each change, and with `InitDone` after each list. `function` must not block: a warning names a
+        function whose call takes more than 100 ms. An exception is logged, and the subscription continues. If more than
+        10,000 changes arrive before `function` has received all stored objects, a warning is logged. `function` may
+        change the objects.
         """
         check_callback("a subscription", function, "event")
 
