@@ -5,7 +5,7 @@ times by `factor`, at most `maximum`. `WatchFailures` counts the failures, and s
 without a failure or after an outage. An `Init` or a page does not reset the count: a list can begin well and still fail
 each time.
 
-- While the server cannot be reached, the watcher itself waits until it answers, without this backoff.
+- While the server cannot be reached, the watcher itself waits until the server answers, without this backoff.
 - After the first 410 within `reset_after` there is no wait: the history has expired, and a new list is the remedy.
 - Within a minute after an outage the waits begin at `initial` again and are at most 4 s.
 - After any other failure the wait is at least as long as the server asks for, up to 5 min.
@@ -111,14 +111,14 @@ class FailureLog:
         return text
 
     def succeeded(self, event: Event[Any], now: float) -> None:
-        """An event arrived. Only complete lists and changes count as success."""
+        """Record that an event arrived. Only complete lists and changes count as success."""
         if self._count and not isinstance(event, Init | InitApply):
             log.info("%s: works again after %d failure%s in %.0f s", self._target, self._count,
                      "" if self._count == 1 else "s", now - self._since)
             self._count, self._last = 0, ""
 
     def describe(self, failure: Failed) -> str:
-        """`cannot list pods in namespace x: ... (403 Forbidden): grant ...`."""
+        """The text of a failure, such as `cannot list pods in namespace x: ... (403 Forbidden): grant ...`."""
         error = failure.error
         text = f"cannot {failure.verb} {self._target}: {self._said(error)}"
         remedy = self._remedy(failure)
@@ -190,7 +190,7 @@ class ServerGate:
 
     @property
     def outage(self) -> Outage | None:
-        """The present outage of the server, even if this watch does not yet wait for its end."""
+        """The present outage of the server, even if this watch does not wait for the server yet."""
         return self._reachability.outage
 
     def pause(self, now: float) -> float:

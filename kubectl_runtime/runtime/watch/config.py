@@ -79,9 +79,9 @@ class WatcherConfig:
     list_semantic: ListSemantic = ListSemantic.MOST_RECENT
     initial_list_strategy: InitialListStrategy = InitialListStrategy.LIST_WATCH
     fields: type[PartialView] | None = None
-    """Keep only the fields that this frozen view declares: readers get read-only views. Type checkers do not see this
-    setting. They do see that `api.with_fields(View)` is an `Api` of the view; controllers and stores made with that Api
-    are typed by the view, too."""
+    """Keep only the fields that this frozen view declares: events and stores contain read-only views. Type checkers do
+    not see this setting. They do see that `api.with_fields(View)` is an `Api` of the view; controllers and stores made
+    with that Api are typed by the view, too."""
     validate: bool = False
     """Decode all declared fields when an object arrives. An object that does not fit its class is then logged and
     becomes an `InvalidObject` on arrival, instead of failing at its first use."""
@@ -100,7 +100,7 @@ class WatcherConfig:
         check_label_selector(self.label_selector)
         check_field_selector(self.field_text or "")  # else a watch would repeat the bad request forever
         check_flags(self, "bookmarks", "shared", "validate")
-        size: object = self.page_size  # callers may not check their types
+        size: object = self.page_size  # not every caller uses a type checker
         if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
             raise RequestError(f"page_size must be a whole number of at least 1 or None, not {size!r}")
         if not 1 <= seconds(self.timeout) < inf:

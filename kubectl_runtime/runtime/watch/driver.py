@@ -7,7 +7,8 @@
     Listed, to be verified the verifier's lists                               none, or a suspect Listing
     Listed                 `api.open_watch`                                   Opened, or Broke
     Watching in doubt      `api.list_page` of one object; if another          VersionRead, or Broke
-                           FlowSchema answered, also of objects seen before
+                           FlowSchema answered, then one `api.list_page`
+                           for each of the objects seen last
     Streaming, Watching    the next batch of the open stream                  BatchRead, Ended (also by the idle
                                                                               guard), or Broke
 
@@ -15,10 +16,11 @@ While the server is unreachable, a request is made only at this watch's turn (se
 like any other; nothing is raised. Errors after the stop token is set are dropped. Only one thread at a time may call
 `advance` and `close`; another thread that sets the stop token wakes a blocked read at once.
 
-`Verifier` compares the store with lists of metadata from time to time. It finds changes that no event reports, because
-the database was restored from an older copy and the server's versions have already passed the known versions again. It
-compares key, uid and version of each object with the stored object and with the object that readers see. (For a write
-of this process that the watch has not shown yet, the latter has the version that the server returned.) An object that
+`Verifier` compares the store with lists of metadata from time to time. It finds changes that no event reports: such
+changes exist if the database was restored from an older copy and the server's versions have already passed the known
+versions again. `Verifier` compares key, uid and version of each listed object with the stored object and with the
+object that readers see. (For a write of this process that the watch has not shown yet, readers see the version that the
+server returned.) An object that
 differs is compared again after 10 s, since an event may be on its way. If it still differs and the local state is
 unchanged, no event will correct the difference, and everything is listed again.
 
@@ -104,7 +106,7 @@ class Verifier:
         return self._due
 
     def check(self, now: float) -> str:
-        """Describe how the store differs; empty if nothing differs or no list is due. Blocks for the list."""
+        """Return how the store differs, as text; empty if nothing differs or no list is due. Blocks for the list."""
         if now < self._due:
             return ""
         before, self._differed = self._differed, {}
@@ -305,8 +307,8 @@ class WatchDriver:
         return asked
 
     def _recognizes(self, version: str, found: Sequence[Record]) -> bool:
-        """Whether the server still has one of the last seen objects. If none is known, whether `found` is empty or its
-        object is newer than `version`, so that the watch itself will deliver the object."""
+        """Whether the server still has one of the last seen objects. If no seen object is known: whether `found` is
+        empty, or has an object newer than `version`, which the watch itself will deliver."""
         if not self._witnesses:
             return not found or is_lower(version, found[0].resource_version)
         for (namespace, name), uid in self._witnesses.items():
@@ -394,19 +396,19 @@ K = TypeVar("K")
 
 
 def reader_of(kind: type[K]) -> Callable[[Record], K]:
-    """A function that makes a reader of `kind` from a record; an `InvalidObject` if the metadata does not decode."""
+    """A function that makes an object of `kind` from a record; an `InvalidObject` if the metadata does not decode."""
     from_record: Callable[[Record], K] = cast(Any, kind).from_record  # kinds are resource classes
 
     def read(record: Record) -> K:
         if record.problem is not None:
-            return cast(K, InvalidObject(record))  # typed as a K: only reading its content raises the error
+            return cast(K, InvalidObject(record))  # not a K: reading its content raises the error
         return from_record(record)
 
     return read
 
 
 def record_of(obj: Any) -> Record:
-    """The record behind a reader, or the record itself. Raises RequestError for a view, which has no record."""
+    """The record of an object, or the record itself. Raises RequestError for a view, which has no record."""
     if isinstance(obj, PartialView):
         raise RequestError(f"{obj!r} is a read-only view, which lacks the rest of its object, so it can be neither "
                            "modified nor stored by a reflector; watch_store(api, WatcherConfig(fields=View)) stores "

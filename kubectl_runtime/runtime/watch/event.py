@@ -3,8 +3,8 @@
 The raw steps of a watcher contain two more values, which are not events: `Failed`, after which the consumer decides
 when to pull again, and `Idle` (simulated transports only).
 
-Events are immutable and equal by content. Their `obj` is a `Record` inside the runtime and a fresh reader of a record
-outside it.
+Events are immutable and equal by content. Inside the runtime their `obj` is a `Record`; user code gets events whose
+`obj` is a new object made from the record.
 """
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def _is_servers_fault(error: Exception) -> bool:
 
 
 def is_lower(version: str | None, than: str) -> bool:
-    """Whether both are decimal numbers and `version` is the smaller one."""
+    """Whether both versions are decimal numbers, and `version` is the smaller one."""
     if version is None or not (_is_decimal(version) and _is_decimal(than)):
         return False
     a, b = version.lstrip("0"), than.lstrip("0")

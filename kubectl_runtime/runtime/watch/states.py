@@ -65,7 +65,7 @@ def as_configured(api: WatchApi[Any], config: WatcherConfig) -> WatchApi[Any]:
 
 MIN_WATCH_SECONDS = 1.0
 """A watch that ends sooner with nothing new has failed. If the watch delivered something new, the next watch starts
-only once this time has passed since the first was opened."""
+only once this time has passed since the first watch was opened."""
 MAX_PAGED_TRIES = 3
 MAX_STREAMED_TRIES = 3
 """After this many incomplete streaming lists in a row the list is read in pages."""

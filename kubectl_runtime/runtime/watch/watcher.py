@@ -88,7 +88,7 @@ def watcher(api: Api[K], config: WatcherConfig = DEFAULT_CONFIG, stop: StopToken
     `backoff` sets the wait after a failure; the default is `config.backoff`. With `backoff=None` the stream yields
     failures as `Failed` and neither waits nor logs, so the consumer must wait between attempts. (While no server can be
     reached, the watcher itself waits, together with the other watches of its client.) `rng` draws the jitter. Each
-    event has its own reader, which the consumer may change; with `config.fields` the event has a view instead. Raises
+    event has its own object, which the consumer may change; with `config.fields` the event has a view instead. Raises
     RequestError for fields that cannot be kept, and for `config.verify`, since a stream has no store to verify.
 
     >>> stop = StopToken()
@@ -213,7 +213,7 @@ def _version(obj: Any) -> tuple[str, str] | None:
 
 
 def readers(steps: Iterable[Any], read: Callable[[Record], Any]) -> Generator[Any]:
-    """The steps, with a new reader for each record."""
+    """The steps, with a new object made from each record."""
     with closing_source(steps):
         for step in steps:
             yield with_obj(step, read)
