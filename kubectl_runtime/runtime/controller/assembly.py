@@ -4,8 +4,8 @@
 
 `invoker_of_gone` runs `on_gone` for a key without an object in the store. Such a run is like any other: it never
 overlaps with another run of the same key, is logged, and is retried with backoff. It happens after a deletion, and
-after any other trigger of a missing object. A deletion while no controller runs is never noticed: where that matters,
-use a finalizer.
+after any other trigger for an object that does not exist. A deletion while no controller runs is never noticed: where
+that matters, use a finalizer.
 """
 from __future__ import annotations
 
@@ -137,9 +137,10 @@ class Assembly(Generic[K]):
         jitter = rng or random.Random()
         self._taken = TakenWatches(plan, on_bug, jitter)
         self.pulls: dict[str, Callable[[], None]] = {}
-        """Functions that other threads run until `draining`, by name: user streams and trigger sources."""
+        """By name: functions that read the user's streams and trigger sources until `draining` is set, each in its own
+        thread."""
         self._serving: dict[Share, Planned] = {}
-        """The watches that reads use."""
+        """The watches that serve `ctx.read`."""
         self.drained = ""
         """The runs in progress when the stop began, as text."""
         main = plan.main
@@ -237,7 +238,7 @@ class Assembly(Generic[K]):
         return schedule if self.recording is None else self.recording.triggering(schedule)
 
     def subscribe(self) -> None:
-        """Connect the watches with the runner: from then on, watch events lead to runs, and runs know their own
+        """Connect the watches with the runner. From then on, watch events lead to runs, and each run records its own
         writes."""
         self.plan.options.observer.controller_started(self.plan.name, self.plan.options.concurrency)
         self.shutdown.draining.on_set(self.plan.client.writes.begun.add(begin_write))
@@ -267,7 +268,7 @@ class Assembly(Generic[K]):
 
     @property
     def shares(self) -> list[Share]:
-        """The controller's shares of watches, including those that were added later."""
+        """One `Share` for each watch that the controller uses, including watches that were added later."""
         return [*self._taken.shares.values()]
 
     @property
@@ -296,7 +297,7 @@ class Assembly(Generic[K]):
         return [planned.share for planned in added]
 
     def add_read(self, kind: Any) -> None:
-        """Watch one more kind, which runs read, while the controller runs."""
+        """Add a watch of `kind` for `ctx.read`. The controller is already running."""
         for name in self.reads.declare(kind):
             self.gate.expect(name)
         for watched in self.reads.connect(kind, self.gate.arrived):
@@ -338,8 +339,8 @@ class Assembly(Generic[K]):
         self.inbox.trigger(item)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> tuple[str, Callable[[], None]]:
-        """Add a trigger source. Returns the source's name, and the function that a thread must execute until `draining`
-        is set."""
+        """Add a trigger source. Returns the source's name, and the body of a new thread: it reads the source until the
+        source ends or `draining` is set."""
         kind = "bulk trigger source" if bulk else "trigger source"
         name = f"{kind} {1 + sum(name.startswith(kind) for name in self.pulls)}"
         to_requests = self.inbox.bulk if bulk else self.inbox.external
@@ -367,7 +368,7 @@ class Assembly(Generic[K]):
                                 logger=self.logger)
 
     def _connect_part(self, planned: Planned) -> None:
-        """Connect the watch of a shard, whose list is complete, so that it leads to runs."""
+        """Make the watch of a shard lead to runs. The watch's list is already complete."""
         first = FirstList(self._sink_of(planned.scope.plan), lambda: None)
         self._connect(planned, first.sink, first.completed)
 

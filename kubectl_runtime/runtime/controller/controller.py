@@ -1,4 +1,4 @@
-"""`Controller`: declares which objects to watch and how to run, then runs a reconciler for them.
+"""`Controller`: declares which objects to watch, and with which options, then runs a reconciler for these objects.
 
 The methods change the controller and return it. `owns`, `watches`, `reads` and trigger sources may also be added while
 the controller runs, with immediate effect; streams must be added before the start. A stopped controller may be started
@@ -63,16 +63,16 @@ from kubectl_runtime.runtime.watch.event import Event
 from kubectl_runtime.runtime.watch.states import apis_of, as_configured
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor  # noqa: F401 - the signature names it, for the reference
-    from pathlib import Path  # noqa: F401 - the signature names it, for the reference
+    from concurrent.futures import Executor  # noqa: F401 - in the signature of the API reference
+    from pathlib import Path  # noqa: F401 - in the signature of the API reference
 
     from kubectl_runtime.client.api.api import Api, Namespaces
     from kubectl_runtime.client.api.client import Client
     from kubectl_runtime.client.api.selected import SelectedNamespaces
-    from kubectl_runtime.core.base.observer import Observer  # noqa: F401 - the signature names it, for the reference
-    from kubectl_runtime.core.codec.views import Modify  # noqa: F401 - the signature names it, for the reference
-    from kubectl_runtime.runtime.controller.options import Debounce  # noqa: F401 - the signature names it, for the reference
-    from kubectl_runtime.runtime.queue.runs import KeyBackoff  # noqa: F401 - the signature names it, for the reference
+    from kubectl_runtime.core.base.observer import Observer  # noqa: F401 - in the signature of the API reference
+    from kubectl_runtime.core.codec.views import Modify  # noqa: F401 - in the signature of the API reference
+    from kubectl_runtime.runtime.controller.options import Debounce  # noqa: F401 - in the signature of the API reference
+    from kubectl_runtime.runtime.queue.runs import KeyBackoff  # noqa: F401 - in the signature of the API reference
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -227,8 +227,8 @@ class Controller(Generic[K]):
                 mapper: Mapper[Any] | EventMapper[Any], *,
                 watch: WatcherConfig = DEFAULT_CONFIG, predicate: Predicate[Any] | None = None,
                 on: On = "object", indexes: IndexFunctions[Any] | None = None) -> Self:
-        """Trigger the objects that `mapper(obj)` returns for each changed or deleted object of `api`: refs, one ref,
-        EVERYTHING (each object of the controller), or None.
+        """For each changed or deleted object of `api`, trigger the objects that `mapper(obj)` names. The mapper returns
+        refs, one ref, EVERYTHING (each object of the controller), or None.
 
         Refs in namespaces that the controller does not watch are ignored, and logged once for each namespace. For a
         changed object the mapper is also called with the former state, so that objects to which the former state
@@ -259,8 +259,8 @@ class Controller(Generic[K]):
 
     def owns_stream(self, stream: Iterable[Any], *, stop: StopToken | None = None,
                     controller_only: bool = False) -> Self:
-        """Like `owns`, but the changes come from your own stream, which yields events, or objects from
-        `touched_objects`, which also yields deleted objects, so that deletions trigger runs. A thread reads the stream
+        """Like `owns`, but the changes come from your own stream. The stream yields events, or the objects of
+        `touched_objects`. These include deleted objects, so that deletions trigger runs, too. A thread reads the stream
         and closes it; `stop` is the token that ends the stream. Runs do not wait for the stream's first list. Raises
         RequestError while the controller runs."""
         subscription = trigger_owners(self._plan.resource, controller_only=controller_only)
@@ -424,7 +424,7 @@ class Controller(Generic[K]):
         return None if running is None or running.has_ended else running
 
     def _as_main(self, watch: WatcherConfig) -> WatcherConfig:
-        """Returns `watch`; if it has no backoff, the copy has the main watch's backoff."""
+        """Returns `watch`; if `watch` has no backoff, returns a copy with the main watch's backoff."""
         backoff = watch.backoff or self._plan.options.watch.backoff
         return dataclasses.replace(watch, backoff=backoff)
 

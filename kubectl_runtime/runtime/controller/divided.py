@@ -8,10 +8,11 @@
     lost          continue for runs in progress; no new run begins          stay visible; their pending keys are dropped
     left          end, once all runs that may write have ended              are not visible any more
 
-Each divided kind also has an anchor, a watch that selects no shard. The controller waits for the anchors before its
-replica takes part, to see that the kinds can be listed. If an anchor delivers objects, the server ignores hash ranges.
-In this case, and whenever another watch delivers objects outside its range, one watch of all objects replaces the
-watches of the shards, for the life of the controller. The stores still return only the objects of the replica's shards.
+Each divided kind also has an anchor: a watch that selects an empty set of shards, and so no objects. The controller
+waits for the anchors before its replica takes part, to see that the kinds can be listed. If an anchor delivers objects,
+the server ignores hash ranges. In this case, and whenever another watch delivers objects outside its range, one watch
+of all objects replaces the watches of the shards, for the life of the controller. The stores still return only the
+objects of the replica's shards.
 
     divided by    divided kinds                                  the shard of a key
     namespace     the reconciled kind, and the kinds it owns     by the namespace of the key
@@ -69,7 +70,7 @@ class Taken(Protocol):
 
 
 class Part:
-    """The watches of one shard, or of all objects, for `plans`: the divided plans, in order."""
+    """The watches of one shard, or of all objects. `plans` are the divided plans; `planned` are their watches."""
 
     def __init__(self, plans: Sequence[WatchPlan], planned: Sequence[Planned]) -> None:
         self.plans, self.planned = plans, planned
@@ -230,7 +231,7 @@ class DividedWatches:
         return self._group.listen(self)
 
     def stored(self) -> dict[int, tuple[int, int]]:
-        """For each shard that has its own watches here: the number of objects and bytes that they store."""
+        """For each shard that has its own watches here: the number of objects and bytes that these watches store."""
         found: dict[int, tuple[int, int]] = {}
         for number, part in self._shards.items():
             states = [one.share.watch.stored for one in part.planned if one.is_first]

@@ -18,8 +18,8 @@ another blockage is logged only if it lasts twice as long as the previous one. B
 nor liveness: the blockage is over when one run ends, and a restart would begin the same calls again.
 
 `OutageLog` logs when the retries of a controller are held back, and when its last failing object works again. An outage
-begins when more than `MANY` objects fail, which `RunLog` logs. An outage within `WITHIN` seconds after the last one is
-not logged, so a flapping dependency costs at most two lines a minute.
+begins when more than `MANY` objects fail; `RunLog` logs the beginning. An outage within `WITHIN` seconds after the last
+one is not logged, so a flapping dependency costs at most two lines a minute.
 """
 from __future__ import annotations
 
@@ -196,8 +196,8 @@ class RunStop(StopToken):
         return self._aborted.is_set() or self._left() <= 0
 
     def set(self, reason: str = "") -> None:
-        """Set the shutdown's token. Without a `run_timeout`, `ctx.stop` is the shutdown's token, so `set` has the same
-        effect there."""
+        """Set the shutdown's token. `ctx.stop.set()` then has the same effect as in a run without `run_timeout`, where
+        `ctx.stop` is the shutdown's token."""
         self._aborted.set(reason)
 
     def expire(self) -> None:
@@ -295,7 +295,7 @@ Held = tuple[Sequence[Run], int]
 
 
 class BlockedLog:
-    """Logs that all workers are blocked by runs that do not end, and when runs end again. For one thread at a time."""
+    """Logs when all workers are blocked by runs that do not end, and when runs end again. For one thread at a time."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, held: Callable[[], Held | None],
                  run_timeout: float | None) -> None:
@@ -353,7 +353,8 @@ MANY = SINGLY
 """If more objects than this fail, it is an outage; up to this many, `RunLog` names them one by one."""
 
 class OutageLog:
-    """Logs when retries are held back because many objects fail, and when all work again. For one thread at a time."""
+    """Logs when retries are held back because many objects fail, and when no object fails any more. For one thread at a
+    time."""
 
     def __init__(self, logger: GuardedLogger, clock: Clock, failing: Callable[[], tuple[int, int]],
                  rate: float | None) -> None:

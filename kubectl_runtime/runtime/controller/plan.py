@@ -62,12 +62,12 @@ GoneFunction = Callable[[ObjectRef, Context[Any]], object]
 
 
 class WatchPlan(msgspec.Struct, frozen=True):
-    """One watch, or one for each namespace of a multi-namespace Api: its Api, its config, and what it triggers.
+    """The plan of one watch, or of one watch for each namespace of a multi-namespace Api: what to watch, and which
+    requests a change triggers.
 
-    `store`: for the main objects, their store, which exists before the start; None for other plans, whose stores are
-    made at the start. `modify` prunes objects before they are stored. `indexes`: the indexes of the kind.
-    `declared_by`: the code that declares the indexes, for hints in errors. `is_owned`: whether the reconciler creates
-    these objects.
+    `store`: the store of the main objects, which exists before the start; None for other plans, whose stores are made
+    at the start. `modify` prunes objects before they are stored. `indexes`: the indexes of the kind.
+    `declared_by`: the code that declares the indexes, for hints in errors.
     """
 
     api: WatchApis[Any]
@@ -78,7 +78,7 @@ class WatchPlan(msgspec.Struct, frozen=True):
     indexes: IndexFunctions[Any] | None = None
     declared_by: str = ""
     is_owned: bool = False
-    """Whether the objects are in the namespaces of their owners, which the controller reconciles."""
+    """Whether the controller `owns` the objects, so that each of them is in the namespace of its owner."""
 
 
 class StreamPlan(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class Plan(msgspec.Struct, frozen=True):
     triggers: tuple[TriggerSource, ...] = ()
     bulk_triggers: tuple[TriggerSource, ...] = ()
     reads: tuple[Any, ...] = ()
-    """Kinds that runs read; their lists must be complete before the first run."""
+    """Kinds that the reconciler reads by `ctx.read`; their lists must be complete before the first run."""
     sync_timeout: float | None = None
     resync: float | None = None
     run_timeout: float | None = None
@@ -121,15 +121,15 @@ class Plan(msgspec.Struct, frozen=True):
     signals: bool = False
     stop: StopToken | None = None
     hold: Callable[[Callable[[], None]], None] | None = None
-    """Called once all stores are complete, with a function that begins the runs; `hold` calls it when runs may begin.
-    None: the runs begin at once."""
+    """Called when all stores are complete, with a function that lets the runs begin. `hold` calls this function when
+    runs may begin. None: the runs begin at once."""
     partition: Partition | None = None
     """Decides which objects this replica owns. None: all objects."""
     events: Client | None = None
-    """The client that writes Events; None: `client`. If writes of `client` need the leadership, Events have
-    another client, because they need no leadership and may be sent after it has ended."""
+    """The client that writes Events; None: `client`. If writes of `client` need the leadership, another client writes
+    the Events, because Events may be sent after the leadership has ended."""
     housekeeping: bool = False
-    """Whether the controller is the library's own: its start and end are logged at DEBUG, by a
+    """Whether the controller is a part of the library. If so, its start and end are logged at DEBUG, by a
     `kubectl_runtime.housekeeping` logger."""
 
     @property
@@ -207,7 +207,7 @@ def fullest(scope: WatchScope, scopes: Sequence[WatchScope]) -> WatchScope:
 
 class RunningNames:
     """The names of the running controllers: two controllers on one client cannot have the same name. Safe to use from
-    any thread. The child of a fork starts without names, because the parent's controllers do not run there."""
+    any thread. A forked child process starts without names, because the parent's controllers do not run there."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

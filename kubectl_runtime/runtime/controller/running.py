@@ -1,7 +1,7 @@
 """`Running`: a controller with its threads. It is the `Lifecycle` engine with one member, its `Assembly`.
 
     thread                       ends
-    one per watch                when `draining` is set for its last user (the token shuts down the sockets)
+    one per watch                when `draining` is set for the last controller that uses the watch
     workers                      when `draining` is set and their run has ended
     dispatcher                   when `draining` is set and no run can still reach its `run_timeout`
     one per trigger source       when `draining` is set; a thread that blocks in the user's iterable is left behind
@@ -18,7 +18,7 @@ after one of its threads was lost.
                 log reports them (see `BlockedLog`)
 
 A thread is stuck when it makes no progress on the controller's clock. The dispatcher is stuck if it neither waits nor
-ends its turn; a watch is stuck if one step takes longer than a request or a silent connection may.
+ends its turn; a watch is stuck if one step exceeds the time limits of requests and of silent connections.
 """
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ SOURCE_SECONDS = 0.06
 source may block forever."""
 
 EVENTS_SECONDS = 2.0
-"""The maximum seconds for sending the remaining Events at the end. The server may be the reason that they are
-unsent."""
+"""The maximum seconds for sending the remaining Events at the end. The reason why they are
+unsent may be an unavailable server."""
 
 
 class Threads:
@@ -114,7 +114,7 @@ class Threads:
             thread.start()
 
     def watch(self, shares: Sequence[Share]) -> None:
-        """Start a thread for each of these watches, unless another user has started it."""
+        """Start a thread for each of these watches, unless the watch already has a thread."""
         for share in shares:
             share.start()
 
@@ -278,13 +278,14 @@ class Running(Lifecycle, Generic[K]):
         objects whose runs are stuck.
 
         Blocks until everything has ended or the time is over, and then for at most one more second for the last log
-        lines. Sending the remaining Events takes at most 2 s of that time. Later calls return the same objects. In the
-        child of a fork the controller does not run, and the call does nothing.
+        lines. Sending the remaining Events takes at most 2 s of `timeout`. Later calls return the same objects. In a
+        forked child process the controller does not run, and the call does nothing.
         """
         return self._stuck() if self._stop(seconds(timeout)) else []
 
     def stop_runs(self, timeout: Duration) -> list[ObjectRef]:
-        """Stop like `stop`, but block only until all runs have ended or are stuck: the rest needs no leadership."""
+        """Stop like `stop`, but block only until all runs have ended or are stuck: the rest of the stop needs no
+        leadership."""
         if not self._stop_begins(seconds(timeout)):
             return []
         self._await_work()
@@ -305,7 +306,8 @@ class Running(Lifecycle, Generic[K]):
             raise ControllerError(f"controller {self.name} ended by itself: {self.error}") from self.error
 
     def launch(self, *, signal_thread: bool) -> None:
-        """Start every thread. `signal_thread`: also start one that obeys signals. Without it, call `obey_signal`.
+        """Start every thread. `signal_thread`: also start a thread that obeys signals. Without that thread, the caller
+        must call `obey_signal`.
 
         Raises RequestError if a controller with this name already runs on the client.
         """
@@ -355,7 +357,7 @@ class Running(Lifecycle, Generic[K]):
             raise
 
     def add_read(self, kind: Any) -> None:
-        """Watch one more kind, which runs read. Raises RequestError for a value that is not a kind."""
+        """Add a watch of `kind` for `ctx.read`. Raises RequestError for a value that is not a kind."""
         self._assembly.add_read(kind)
 
     def add_source(self, source: TriggerSource, *, bulk: bool) -> None:
@@ -415,7 +417,7 @@ class Running(Lifecycle, Generic[K]):
         if isinstance(error, Exception) and not isinstance(error, MemoryError):
             self.fail("a worker", error)
             return
-        # No memory, or an exception that another thread has set. This is not a bug, but the worker's work may be lost.
+        # Out of memory, or an exception that another thread set. This is not a bug, but the worker's work may be lost.
         self._assembly.logger.error("a worker was interrupted by %s; the worker continues, and every object runs again",
                                     described(error), exc_info=error)
         self._assembly.inbox.trigger_everything()

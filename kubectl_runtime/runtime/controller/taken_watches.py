@@ -93,8 +93,8 @@ class TakenWatches:
         return {name: share.watch for name, share in self.shares.items()}
 
     def add_all(self, plans: Sequence[WatchPlan]) -> None:
-        """Add all plans of the start together, so that several plans share the fullest watch, whichever plan requests
-        that watch."""
+        """Add all plans of the start together. Plans for the same objects then share the fullest watch that any of
+        these plans requests."""
         scopes = scopes_of(*plans)
         for plan in plans:
             self._add(plan, scopes)
