@@ -22,7 +22,8 @@ class Shown(NamedTuple):
 
     family: Family
     by: str = ""
-    """Labels, separated by blanks; empty: all labels of the family except those that the server adds."""
+    """Labels, separated by blanks; empty: all labels of the family except labels that the Prometheus server adds, such
+    as `job`."""
     text: str = ""
     """The text after the labels in the legend."""
     how: str = "sum"

@@ -119,7 +119,7 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     age: float = 0.0
     """Seconds since the run began, for a running key; since the key became due, for a due key."""
     waited: float = 0.0
-    """Seconds for which the key of a running run was due before the run began."""
+    """Seconds from the time when the key became due to the start of the run; only for a running key."""
     due_in: float | None = None
     """Seconds until the key is due; negative once the key is due."""
     bulk: bool = False

@@ -228,7 +228,7 @@ class Ended:
         self._names: dict[str, None] = {}
 
     def add(self, name: str) -> str | None:
-        """Record that `name` has ended. Returns the name whose series to forget, if any."""
+        """Record that `name` has ended. Returns the name whose series the caller must forget; None if there is none."""
         with self._lock:
             self._names.pop(name, None)
             self._names[name] = None
@@ -241,7 +241,7 @@ class Ended:
                 self._names.pop(name, None)
 
     def renew(self) -> None:
-        """Make a new lock in the child of a fork, where a thread of the parent may have held the old one."""
+        """Make a new lock in a forked child process, where a thread of the parent may have held the old one."""
         self._lock = threading.Lock()
 
     def _take_first(self) -> str:

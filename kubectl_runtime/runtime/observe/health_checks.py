@@ -1,9 +1,9 @@
 """`HealthChecks`: named checks and their current answers.
 
-A check fails if it returns False, raises, or does not answer in time; with any other return value it passes. A check of
-the program runs in its own thread, since it may hang (`TimedCheck`). A check of the library does not block, and runs in
-the thread of the request (`OwnCheck`). Each change of an answer is logged with the reason. Clients see which check
-fails, but not why.
+A check fails if it returns False, raises, or does not answer in time; with any other return value it passes. A check
+that may hang, such as any check of the user's program, runs in its own thread (`TimedCheck`). A check that does not
+block, such as most checks of the library, runs in the thread of the request (`OwnCheck`). Each change of an answer is
+logged with the reason. Clients see which check fails, but not why.
 """
 from __future__ import annotations
 
@@ -67,11 +67,12 @@ class CheckResult(NamedTuple):
 
 
 class Unhealthy(KubeError):
-    """Raised by a check of the library that may block. Its text is the reason, shown without a class name."""
+    """Raised by a check that the library runs as a `TimedCheck`, because the check may block. The error's text is the
+    reason, shown without a class name."""
 
 
 class OwnCheck:
-    """A check of the library. Its function returns why the check fails, and must not block."""
+    """A check that the library defines. Its function returns why the check fails, and must not block."""
 
     def __init__(self, why: Callable[[], str]) -> None:
         self._why = why
@@ -82,7 +83,8 @@ class OwnCheck:
 
 
 class TimedCheck:
-    """A check of the program, which may hang. It is called in its own thread, one call at a time. Thread-safe."""
+    """A check whose function may hang, such as any check of the user's program. The function is called in its own
+    thread, one call at a time. Thread-safe."""
 
     def __init__(self, name: str, check: Check, timeout: Duration = TIMEOUT) -> None:
         """Raises RequestError for a timeout of 0 seconds or less, and for a check that takes arguments. Also raises

@@ -421,8 +421,8 @@ class Listener:
             raise
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` serves a connection. Such a thread cannot wait for the stop, because the stop waits for its
-        answer."""
+        """Whether `thread` serves a connection. Such a thread cannot wait for the stop, because the stop waits for the
+        thread's answer."""
         with self.change:
             return thread in self._open.values()
 
@@ -430,8 +430,8 @@ class Listener:
         """Accept nothing more, and make each answer in progress the last one of its connection. Blocks until all
         connections have ended; connections that remain after `timeout` seconds are cut. A thread that stays in the
         application for longer continues to run. A call from the application waits only for the other connections; the
-        calling connection still sends its answer. In the child of a fork, only the child's copy of the parent's socket
-        is closed."""
+        calling connection still sends its answer. In a forked child process, only the child's copy of the parent's
+        socket is closed."""
         if os.getpid() != self._process:
             self._socket.close()
             return
@@ -566,7 +566,8 @@ class Listener:
                 return
             self._logged = now
         log.warning("%s: the client at %s refuses this server's certificate (%s): the client's caBundle must "
-                    "contain the CA that issued it, and the certificate the host name that the client uses",
+                    "contain the CA that issued the certificate, and the certificate must contain the host name that "
+                    "the client uses",
                     self._name, address[0], error.reason)
 
     def _close(self, connection: Connection) -> None:
@@ -588,7 +589,7 @@ class Listener:
 def _third_of_the_files() -> int:
     try:
         import resource
-    except ImportError:  # not on Windows
+    except ImportError:  # Windows lacks this module
         return 1 << 30
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 30 if soft == resource.RLIM_INFINITY else max(1, soft // 3)

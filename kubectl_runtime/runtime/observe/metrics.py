@@ -77,7 +77,7 @@ class Metrics(Counted):
             _shared.append(self)
 
         renew = WeakMethod(self._renew_locks)
-        if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+        if hasattr(os, "register_at_fork"):  # absent on Windows, which has no fork
             os.register_at_fork(after_in_child=lambda: (found := renew()) and found())
 
     @classmethod

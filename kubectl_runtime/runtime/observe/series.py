@@ -126,9 +126,9 @@ class _Run(msgspec.Struct, gc=False):
 class ControllerSeries(Numbers):
     """The counts of one controller. Safe to use from any thread.
 
-    Recording a run takes no lock: its data is kept until a scrape or every `MANY`-th run counts it, which costs a
-    quarter of counting each run separately. A run leaves `_running` a moment after it enters `_ended`; a flag shows
-    whether the run was counted, so that a scrape counts it once.
+    Recording a run takes no lock: ended runs are kept until there are `MANY` of them, or until a scrape, and then
+    counted together. This takes a quarter of the time of counting each run separately. A run leaves `_running` a moment
+    after it enters `_ended`; a flag shows whether the run was counted, so that a scrape counts it once.
     """
 
     def __init__(self, name: str) -> None:
@@ -204,7 +204,7 @@ class ControllerSeries(Numbers):
                 self.lock.release()
 
     def renew(self) -> None:
-        """Start over in the child of a fork: the lock and the runs in progress may be the parent's."""
+        """Start over in a forked child process: the lock and the runs in progress may be the parent's."""
         self.lock = threading.Lock()
         self._running.clear()
 
@@ -243,7 +243,7 @@ class ControllerSeries(Numbers):
             results, numbers = dict(self.results), dict(self.numbers)
             waited, took, delays = self.waited.copy(), self.took.copy(), self.delays.copy()
             looks = (self._depth, *((run.at, run.depth) for run in running))
-            depth = max(reversed(looks), key=itemgetter(0))[1]  # the last one of equal times
+            depth = max(reversed(looks), key=itemgetter(0))[1]  # of several with the same time, the last one
         waited.add_all([run.waited for run in running if run.waited is not None])
         ages = [max(0.0, now - run.at) for run in running]
         del numbers[RECONCILES], numbers[DEPTH]  # these have more labels
@@ -413,7 +413,7 @@ class WebhookSeries:
             self._latencies[webhook].add(seconds)
 
     def renew(self) -> None:
-        """Start over in the child of a fork: the requests in progress are the parent's."""
+        """Start over in a forked child process: the requests in progress are the parent's."""
         self.lock = threading.Lock()
         self.in_flight = dict.fromkeys(self.in_flight, 0)
 
@@ -554,8 +554,8 @@ class Counted(Observer):
                 self._webhooks.forget(old)
 
     def _renew_locks(self) -> None:
-        """Start over in the child of a fork: the parent's threads may have held the locks, and runs in progress are the
-        parent's."""
+        """Start over in a forked child process: threads of the parent process may have held the locks, and the runs in
+        progress belong to the parent process."""
         self._change = threading.Lock()
         self._clients.lock = threading.Lock()
         self._webhooks.renew()

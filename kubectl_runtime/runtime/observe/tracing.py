@@ -5,7 +5,7 @@
 
     span                             kind      from                             until
     reconcile CONTROLLER             internal  a run's start                    its end
-    PATCH /api/v1/…/{name}           client    the call, its first attempt      its answer, after all retries;
+    PATCH /api/v1/…/{name}           client    the call's first attempt         its answer, after all retries;
                                                                                 for a stream, the head of the answer
 
 Each retry is an event of the request's span. A request gets a span only inside a run's span or a span of the program;
