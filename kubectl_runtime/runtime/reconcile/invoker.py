@@ -161,7 +161,8 @@ class LastFailure(msgspec.Struct, frozen=True):
 
 
 KEPT = 4096
-"""The maximum number of keys whose last success is remembered for a controller; at least half of it is used."""
+"""The maximum number of keys whose last success is remembered for a controller. When it is reached, the older half is
+forgotten."""
 
 
 class FailureGroup:
@@ -426,7 +427,7 @@ class Invoker:
             else:
                 outcome = self.invoke(run)
             return outcome
-        except BaseException as error:  # a defect, no memory, or an exception set by another thread
+        except BaseException as error:  # a bug here, out of memory, or an exception that another thread set
             outcome = Outcome(None, RunResult.ERROR, error)
             raise
         finally:
@@ -483,7 +484,8 @@ class Invoker:
         return self._store.reader(run.record)
 
     def _failed(self, obj: Any, error: BaseException, ctx: Context[Any], run: Run, *, says_so: bool = True) -> Outcome:
-        """`says_so`: whether the condition reports the failure."""
+        """Handle the exception of a run, and return the outcome. `says_so`: whether the condition `ready` reports
+        it."""
         pass_interrupt(error)
         if self._environment.data is None and isinstance(error, AttributeError):
             _note_missing_context(error)
@@ -522,7 +524,7 @@ class Invoker:
         self._log.ended(run, ctx, outcome, now)
         delayed = False
         if outcome is not SUCCEEDED or run.writes is not NO_WRITES or run.triggered_itself or (
-                run.key in self.loops.trails):  # otherwise the run cannot be part of a loop
+                run.key in self.loops.trails):  # a run without any of these is in no loop
             delayed = self.loops.ended(run, outcome, now)
         if self._on_result is not None:
             report = RunReport(ctx.ref, outcome.result, now - run.started, ctx.attempt, ctx.reason, ctx.reconcile_id,
@@ -536,8 +538,8 @@ def _gone(_run: Run) -> Outcome:
 
 
 def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | None:
-    """The `on_success` of the reconciler whose method `reconcile` is; None if the class does not override
-    `on_success`."""
+    """If `reconcile` is the method of a Reconciler that overrides `on_success`, returns this `on_success`; otherwise
+    None."""
     owner = getattr(reconcile, "__self__", None)
     if not isinstance(owner, Reconciler) or type(owner).on_success is Reconciler.on_success:
         return None
@@ -545,7 +547,8 @@ def success_function(reconcile: ReconcileFunction[Any]) -> SuccessFunction | Non
 
 
 def _note_missing_context(error: AttributeError) -> None:
-    """If user code that mentions `data` read an attribute of None, note in the error that no `context=` was given."""
+    """Note in the error that no `context=` was given, if user code that mentions `data` has read an attribute of
+    None."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -169,10 +169,10 @@ class LoopDetector:
         if now - trail.warned >= SILENCE:
             paths = self._paths(trail, run, last)
             asked = "it asks to run again at once each time" if soon and not writes else \
-                "each run is triggered by what the one before wrote"
+                "each run is triggered by the writes of the run before"
             if twice is not None:
-                asked += f"; two calls under the field manager {twice!r} take each other's fields: give each one of " \
-                    "its own"
+                asked += f"; two calls under the field manager {twice!r} take each other's fields: give each call " \
+                    "its own field manager"
             self._warn(trail, run.request.ref, now, f"runs in a loop: {len(trail.runs)} runs within "
                        f"{now - trail.runs[0]:.1f} s, {asked}", paths)
         return True
@@ -212,7 +212,7 @@ class LoopDetector:
         causes = run.causes
         if not causes:
             return trail.soon and isinstance(run.request.reason, Requeued) and run.request.reason is not RETRIED
-        # A cause of None: the program triggered the key, most likely in that run.
+        # A cause of None means that the program triggered the key. If `soon` is set, the last run most likely did this.
         return all(trail.soon if cause is None else is_own(cause, trail.versions) or is_own(cause, trail.before)
                    for cause in causes)
 
@@ -282,7 +282,7 @@ def _hashed(value: Any) -> Any:
 
 def differences(before: Sketch | None, after: Sketch) -> list[str]:
     """The JSON paths at which two versions of an object differ, without values: at most `MOST_PATHS`. Fields that the
-    server counts, such as resourceVersion, are ignored."""
+    server maintains, such as resourceVersion, are ignored."""
     if before is None or before.ref != after.ref:
         return []
     found = json_differences(_decode(before.content), _decode(after.content))

@@ -11,8 +11,8 @@ threads, and a waiting key occupies no thread.
 
 Triggers that arrive while the gate is closed come from the initial list, and run in the background class. No lock is
 held during user code, calls of the observer, or submits (the executor may be the user's). Simulations drive `step` and
-the workers' generators. The observer is notified between two yields, so that a simulated thread, too, has one run at a
-time.
+the workers' generators. The observer is notified between two yields, so that a simulated thread, like a real one,
+executes one run at a time.
 
 `Partition`: the objects that this replica owns, if several replicas share the objects. If objects are divided by name,
 each replica stores all objects, and only the runs with their writes are divided. If objects are divided by hash ranges,
@@ -183,7 +183,7 @@ class PoolExecutor:
         if error is not None:
             self._on_bug(error)  # ends the controller, so that no new run begins below
         if not begun.begun:
-            for _ in begun.work:  # a counted worker must look for work, find none and leave
+            for _ in begun.work:  # the worker is counted: let it run, find no work, and end
                 pass
 
 
@@ -224,7 +224,7 @@ FORGET_AT_ONCE = 1000
 
 
 LOOK_AFTER = 60.0
-"""Seconds after all workers became busy in which the dispatcher looks at them; see `BlockedLog`."""
+"""Once all workers are busy, the dispatcher looks at them within this many seconds; see `BlockedLog`."""
 
 
 class Runner:
@@ -367,8 +367,8 @@ class Runner:
             return look
 
     def dispatcher_late(self) -> float:
-        """The seconds by which the dispatcher's turn or its waking is overdue; 0 when it is on time. Takes no lock, so
-        that it also works when the dispatcher is stuck while it holds the lock."""
+        """Seconds since the dispatcher's current turn began or, between turns, since the dispatcher should have woken;
+        0 if it need not wake yet. This takes no lock, so that it also works while a stuck dispatcher holds the lock."""
         since = self._turn_since
         return max(0.0, self._clock.monotonic() - (self._wake_at if since is None else since))
 
@@ -452,7 +452,7 @@ class Runner:
                 run = self._next(number, run, outcome)
         except GeneratorExit:
             raise
-        except BaseException:  # a defect, no memory: otherwise the run would count as running forever
+        except BaseException:  # a bug here, or out of memory: without this, the run would never count as ended
             self._lose_worker(number)
             raise
 
@@ -475,7 +475,7 @@ class Runner:
             due = queue.due(now)
             if run is None:
                 del self._workers[number]
-                if queue.closed:  # only `wait_idle` waits for ended workers; otherwise do not wake the dispatcher
+                if queue.closed:  # only `wait_idle` waits for ended workers: in an open queue, wake no thread
                     self._changed.notify_all()
             else:
                 run.depth = due

@@ -124,8 +124,8 @@ def test_two_applies_of_a_run_under_one_manager_are_named_as_the_cause(
     world.simulation.settle(30)
     line, = warnings(caplog)
     assert "runs in a loop" in line
-    assert ("; two calls under the field manager 'me' take each other's fields: give each one of its own; what differed"
-            in line) is said
+    assert ("; two calls under the field manager 'me' take each other's fields: give each call its own "
+            "field manager; what differed" in line) is said
 
 
 def test_a_controller_that_comes_to_rest_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
