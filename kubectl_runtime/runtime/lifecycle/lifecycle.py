@@ -24,8 +24,8 @@
 
 A controller is one member of this engine; a Manager has several members and an election. Both override the hooks
 `_end_work`, `_end_rest`, `_release` and `owns`. The stop completes whether a caller waits or not, and waits for no log
-handler. If no thread can be started because the interpreter ends, the first caller that waits does the work. In the
-child of a fork the engine looks stopped, and `stop` does nothing.
+handler. If no thread can be started because the interpreter ends, the first caller that waits does the work. In a
+forked child process the engine looks stopped, and `stop` does nothing.
 
 `Shutdown`: the stop tokens of a controller, and how they divide the grace period.
 
@@ -36,7 +36,7 @@ child of a fork the engine looks stopped, and `stop` does nothing.
 
 The library's own threads watch `draining`. The reconciler's `ctx.stop` is `aborted`, so a run that ends soon after the
 stop request is not disturbed. Runs have the last tenth of the grace period, at most 2 s, to react to `aborted`. A write
-that a run has begun by then gets half of that time, so that the stop itself interrupts no write.
+that is in progress when `aborted` is set may continue for half of that time, so the stop interrupts only slow writes.
 
 `ShutdownLog`: logs in its own thread while a controller or manager ends. A log handler is user code and may block, so a
 shutdown must not wait for the handler without a limit.
@@ -105,7 +105,7 @@ class Shutdown:
         return None if deadline is None or give_up is None else (deadline + give_up) / 2
 
     def time_left(self) -> float:
-        """Seconds until everything is given up; 0 from then on, and before the stop."""
+        """Seconds until everything is given up; 0 after that time, and before the stop begins."""
         return max(0.0, (self.give_up_at or 0.0) - self._clock.monotonic())
 
     def abort(self, reason: str) -> None:
@@ -254,8 +254,8 @@ class Lifecycle:
 
     @property
     def _is_elsewhere(self) -> bool:
-        """Whether this is the child of a fork. The threads belong to the parent, and a stop here would end connections
-        that both processes share."""
+        """Whether this is a forked child process. The threads belong to the parent, and a stop here would end
+        connections that both processes share."""
         return os.getpid() != self._process
 
     @property
@@ -376,7 +376,7 @@ class Lifecycle:
 
     def _stop(self, timeout: float) -> bool:
         """Stop within `timeout` seconds; returns whether the stop is complete. Returns False at once in a thread that
-        the stop waits for, and in the child of a fork."""
+        the stop waits for, and in a forked child process."""
         waits = self._stop_begins(timeout)
         if waits:
             self._await_end()
@@ -416,7 +416,7 @@ class Lifecycle:
         atexit.register(self._at_exit)
         try:
             start()
-        except BaseException:  # no memory, no more threads, Ctrl-C in a mapper: stop what was started
+        except BaseException:  # out of memory, no more threads, Ctrl-C in a mapper: stop what was started
             self.begin_stop("it could not be started", 0)
             self._await_end()
             raise

@@ -17,7 +17,7 @@ handler takes no lock: it puts the signal's number into a `SimpleQueue`, which i
 the rest. For the same reason it handles the second signal with `os.write` and `os._exit`. The signal's default action
 would not do, because the kernel ignores it for process 1 of a container.
 
-In the child of a fork there are no controllers, and the previous handlers are restored.
+In a forked child process there are no controllers, and the previous handlers are restored.
 """
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _ProcessSignals:
         self._follows_forks = False
 
     def add(self, listener: ShutdownSignals) -> None:
-        if not self._follows_forks and hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
+        if not self._follows_forks and hasattr(os, "register_at_fork"):  # absent on Windows, which has no fork
             self._follows_forks = True
             os.register_at_fork(after_in_child=self.forked)
         if not self.listeners:
@@ -138,14 +138,14 @@ class _ProcessSignals:
         return bool(signal.getsignal(number) == self.handle)
 
     def forked(self) -> None:
-        """Called in the child of a fork, whose only thread is now the main thread."""
+        """Called in a forked child process, whose only thread is now the main thread."""
         self._lock = threading.Lock()  # a thread of the parent may have held the old lock
         self.listeners = ()
         self.restore()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         listeners = self.listeners
-        # The pids differ if a signal arrives in the child of a fork before `forked` is called there.
+        # The pids differ if a signal arrives in a forked child process before `forked` is called there.
         if not listeners or os.getpid() != self._process:
             self._pass_on(number, frame)
         elif self._first_at is None:
@@ -177,7 +177,7 @@ class _ProcessSignals:
 def _write_line(line: str) -> None:
     """Write to stderr, unless stderr is closed, broken or a full pipe: the process must not hang here."""
     with suppress(OSError, ValueError):
-        if not hasattr(select, "poll") or _takes_output(2):  # no poll: Windows, which polls only sockets
+        if not hasattr(select, "poll") or _takes_output(2):  # Windows has no `poll`: write without this check
             os.write(2, line.encode())
 
 
