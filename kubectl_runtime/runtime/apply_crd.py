@@ -2,9 +2,9 @@
 
 The call first compares the definition with the server's definition. It logs what the new definition removes, and
 refuses a downgrade unless the caller allows it. If the server's definition is being deleted, the call waits until it is
-gone. It then applies the new definition, and waits until the definition is Established and, a moment later, discovery
-lists the kind. If a cluster has several API servers, each begins to serve the kind at its own time; the wait covers
-only the API server that answers. The server's warnings are logged, as for every call.
+gone. It then applies the new definition, and waits until the definition is Established and discovery lists the kind,
+which may take a moment longer. If a cluster has several API servers, each begins to serve the kind at its own time; the
+wait covers only the API server that answers. The server's warnings are logged, as for every call.
 """
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def apply_crd(client: Client, kind: type[CustomResource] | Mapping[str, Any], *,
     while crd.deletion_timestamp is not None:
         await_condition(crds, crd.name, is_deleted(crd.uid), timeout=left.seconds(), stop=stop)
         crd = crds.apply(definition, field_manager=field_manager, force=force)
-    if names_refused(there):  # perhaps the old definition's names: give the server time to check again
+    if names_refused(there):  # perhaps the server refused only the old names: let it check again
         refused = condition_of(there, "NamesAccepted")
         with suppress(WaitTimeout):
             await_condition(crds, crd.name, Described("its names are checked again", lambda crd: crd is None or
@@ -140,7 +140,8 @@ def _look_before(there: CustomResourceDefinition | None, definition: dict[str, A
 
 
 class TimeLeft:
-    """Counts down `span` seconds. `seconds` never returns 0, so that a wait still reads the object once."""
+    """Counts down `span` seconds. `seconds` never returns 0: a wait that begins after the end still reads the object
+    once."""
 
     def __init__(self, clock: Clock, span: float) -> None:
         self.span = span

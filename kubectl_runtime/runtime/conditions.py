@@ -12,12 +12,12 @@
     has("Ready"), has("Ready", "False")    its condition of this type has this status for its current spec
     all_of(a, b, …), any_of(a, b, …), not_(a)
 
-Any other function with this signature is a condition, too. A wait gives up when its condition reports that it can never
-become true (see `why_never`). Conditions read the object as plain JSON values, so they work for every class of the kind
-and for `DynamicObject`s. While a value is absent or null, the condition is false. All conditions raise DecodeError for
-an object that does not decode. They are pure functions, safe from any thread. Names and meaning are those of kube-rs
-(`kube::runtime::wait::conditions`), with two differences: an object with an empty list of addresses is not provisioned,
-and a Deployment whose controller has not seen the latest change is not complete.
+Any other function with this signature is a condition, too. A wait gives up when `why_never` reports that its condition
+can never become true. Conditions read the object as plain JSON values, so they work for every class of the kind
+and for `DynamicObject`s. A condition is false while a value that it reads is absent or null. All conditions raise
+DecodeError for an object that does not decode. They are pure functions, safe from any thread. Names and meaning are
+those of kube-rs (`kube::runtime::wait::conditions`), with two differences: an object with an empty list of addresses is
+not provisioned, and a Deployment whose controller has not seen the latest change is not complete.
 
 `rule_of` returns a function that names what a workload still lacks to be ready. A workload is ready when the latest
 version of a Deployment, StatefulSet or DaemonSet is rolled out (kubectl's `pkg/polymorphichelpers/rollout_status.go`),
@@ -152,7 +152,8 @@ def _pod(obj: Any) -> str:
 
 
 def _observed(missing: Missing, *, always: bool = True) -> Missing:
-    """Call `missing` once the status is about the latest generation. `always`: observedGeneration is never absent."""
+    """Call `missing` only if the status is about the latest generation. `always`: the controllers of this kind always
+    write observedGeneration, so a status without it is old."""
     def checked(obj: Resource | None) -> str:
         if obj is None:
             return ABSENT
@@ -201,8 +202,8 @@ WhyNever: TypeAlias = Callable[[Any], str]
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A condition that was made from arguments; `str` returns them as text. `never` returns why an object can never
-    fulfil the condition."""
+    """A condition with a `text` for messages, such as `is_deleted(UID)`. `never` returns why an object can never fulfil
+    the condition."""
 
     text: str
     check: Condition
@@ -216,7 +217,7 @@ class Described(msgspec.Struct, frozen=True):
 
 
 def name_of(condition: Condition) -> str:
-    """The name of a condition in messages: the function's name, or where in the source a lambda is."""
+    """The name of a condition in messages: the function's name, or the file and line of a lambda."""
     if isinstance(condition, Described):
         return condition.text
     code, name = getattr(condition, "__code__", None), getattr(condition, "__name__", "")
@@ -270,8 +271,8 @@ def is_job_completed(obj: Any) -> bool:
 @_of_existing
 def is_deployment_completed(obj: Any) -> bool:
     """True for a Deployment whose Pods all have its latest version and are available: the condition Progressing is True
-    with the reason NewReplicaSetAvailable, for the latest generation. It stays true while the Deployment is scaled up:
-    `is_ready` waits for the new replicas, too. When the rollout exceeds its progress deadline, a wait raises
+    with the reason NewReplicaSetAvailable, for the latest generation. It stays true while the Deployment is scaled up;
+    to wait for the new replicas as well, use `is_ready`. When the rollout exceeds its progress deadline, a wait raises
     WaitFailed.
     """
     return holds(obj, "Progressing") and condition_of(obj, "Progressing").get("reason") == "NewReplicaSetAvailable"

@@ -297,7 +297,7 @@ class _Target(Generic[F]):
                          and version in ("", getattr(live, "resource_version", "")))
             version = ""
             if isinstance(refused, ApiError) and refused.is_invalid and unchanged:
-                raise refused  # the tests hold, so the server has another reason
+                raise refused  # the patch's `test` operations match `live`: the server has another reason
             seen = live
         if isinstance(refused, OutcomeUnknownError):
             raise refused

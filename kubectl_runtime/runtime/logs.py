@@ -6,12 +6,12 @@
 
     KUBECTL_RUNTIME_LOG=debug                              all log lines of the library
     KUBECTL_RUNTIME_LOG=info,controller.cmg=debug          also a line for each run of the controller cmg
-    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger; the library's without `kubectl_runtime.`
+    KUBECTL_RUNTIME_LOG=warn,runtime.watcher=info,app=off  any logger; omit `kubectl_runtime.` in names
 
 A controller and its runs use the logger `kubectl_runtime.controller.NAME`; a module uses the logger of its name.
 
-`RunFilter` gives each record that is made inside a run the attributes below. `setup` adds a `RunFilter` to its handler;
-add one to each handler of your own. Nothing is installed at import.
+`RunFilter` adds the attributes below to each record that is made inside a run. `setup` adds a `RunFilter` to its
+handler; add one to each handler of your own. Nothing is installed at import.
 
     controller, kind, namespace, object_name, reconcile_id, reason, ref
     trace_id, span_id                   of traced runs (see `Tracing`)
@@ -77,7 +77,8 @@ class TextFormatter(logging.Formatter):
     the message already contains.
 
     Untrusted text cannot forge a line: control characters and line breaks are escaped as in Python's literals. The
-    lines of a traceback are indented. So are the further lines of a message whose template has several lines.
+    lines of a traceback are indented. If the template of a message has several lines, the further lines are indented,
+    too.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """`RunRecorder`: records the inputs and actions of one controller into a `RingFile`.
 
-    watches      every stored change, by the first subscription of each watch
+    watches      every change of a stored object; the recorder is the first subscriber of each watch
     triggers     the requests to the controller's queue
     runs         the begin and end of each run
     calls        the requests of runs and the answers, in the thread of the run
@@ -327,7 +327,7 @@ class WatchPlace(msgspec.Struct, frozen=True):
 
 
 def document(body: bytes | None) -> msgspec.Raw | str | None:
-    """A request or response body as a value in a line: raw JSON, or JSON text if the body is not JSON."""
+    """A request or response body as a value in a line: raw JSON, or a string if the body is not JSON."""
     if not body:
         return None
     try:
@@ -411,7 +411,7 @@ class RunRecorder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Stop recording in the child of a fork, because the file belongs to the parent. Must be called only in that
+        """Stop recording in a forked child process, because the file belongs to the parent. Must be called only in that
         child."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)

@@ -124,7 +124,7 @@ def create_or_update(api: Api[R], name: str, change: Callable[[R], object], *, p
     `change` may be called more than once and must depend only on its argument. Blocks for these calls. If the kind has
     a status subresource, the status is not written. Raises RequestError when `change` is not a function of an object,
     changes name or namespace, or returns another object. Raises whatever `Api` and `change` raise, including
-    OutcomeUnknownError for a write that may have been carried out, which is not repeated.
+    OutcomeUnknownError for a write that may have been carried out: such a write is not repeated.
 
     >>> def change(obj: ConfigMap) -> None:
     ...     obj.data["color"] = "red"

@@ -15,7 +15,7 @@ the object from which the apply was computed:
     the status was written                   done; the answer is kept for a minute
     the object has changed since, or no      the object is read (verb get); if it lacks part of the report, the report
     answer came                              is applied again, up to `ATTEMPTS` times in all
-    another manager's update took a field    the report is applied by force: an edit by hand gives no claim to it
+    another manager's update took a field    the report is applied by force, which takes the field back
     another manager applied a field          the conflict is raised, unless `force` is set
     the object is gone, or replaced by a     done: there is no object to report to
     new object of the same name
@@ -23,9 +23,10 @@ the object from which the apply was computed:
                                              write increments the generation, so observedGeneration names the next one
 
 A caller may pass the same `obj` again after a write, although it is older than the written object. The client keeps the
-answers to its writes of a status for a minute, and a run keeps the answers to its writes of its object; both replace an
-older `obj`. So a run may report Progressing, work, and report the end, all with the object that it was given. If the
-server converts a value, such as a quantity, the value is not sent again as long as the answer is kept.
+server's answer to each write of a status for a minute. A run also keeps the answer to the last write of the object that
+it reconciles. If such an answer is newer than `obj`, the report uses the answer instead of `obj`. So a run may report
+Progressing, work, and report the end, all with the object that it was given. If the server converts a value, such as a
+quantity, the value is not sent again as long as the answer is kept.
 """
 from __future__ import annotations
 
@@ -120,8 +121,8 @@ def report_of_run(api: Api[Any], obj: Any, condition: Condition, field_manager: 
 
 
 def whole_api(client: Client, obj: Any, ref: ObjectRef) -> Api[Any]:
-    """Returns an Api of whole objects for the kind and namespace of `obj`, which a controller passed to a run. `ref`
-    names the kind of a view."""
+    """Returns an Api of whole objects for the kind and namespace of `obj`, which a controller passed to a run. If `obj`
+    is a view, `ref` names its kind."""
     resource = getattr(obj, "api_resource", ref.resource)  # views do not know their kind
     kind = type(obj) if isinstance(obj, Resource) and not isinstance(obj, PartialObjectMeta) else dynamic(resource)
     return Api(client, kind, Place(resource, obj.namespace))
@@ -138,8 +139,8 @@ def apply_if_changed(api: Api[K], obj: K, new_status: Any, *, field_manager: str
 
     Applies `new_status` as all status fields of `field_manager`, and returns the object as it is afterwards. Other
     fields of the manager are removed; its conditions stay unless `new_status` has conditions. If `new_status` is a
-    dict, its keys are the API's names. If it is a Struct or dataclass, fields that equal the class's default are left
-    out.
+    dict, its keys are field names of the API. If it is a Struct or dataclass, fields that equal the class's default are
+    left out.
     """
     _warn("apply_if_changed", "report(api, obj, field_manager=..., phase=...) or ctx.report(obj, phase=...)")
     wanted = to_plain(new_status, omit=Omit.NOTHING if isinstance(new_status, Mapping) else Omit.DEFAULTS)
@@ -332,7 +333,7 @@ class _Writer:
 
     def _apply(self, status: dict[str, Any]) -> KubeError | None:
         """Send the apply. Returns None when done or when the object is gone, or an error that a new read may cure.
-        Raises others."""
+        Raises all other errors."""
         before = self.obj.resource_version
         try:
             written = self._send(status, before)

@@ -221,7 +221,7 @@ def delete_for_uid(api: Api[Any], name: str, params: DeleteParams | None) -> str
     params = params or DeleteParams()
     bound = params.preconditions is None
     if bound:
-        _, found = api.list_page(ListParams(field_selector=fields({"metadata.name": name})))  # a watch needs list, too
+        _, found = api.list_page(ListParams(field_selector=fields({"metadata.name": name})))  # watching needs list, too
         record = next((record for record in found if record.name == name), None)
         if record is None:
             return ""
@@ -374,7 +374,7 @@ class _Deadline:
     def end(self) -> str:
         """How the wait ended, for messages."""
         if self.is_over:
-            return f"within {round(self._span, 2) or self._span:g} s"  # rounded, because the span may be a remainder
+            return f"within {round(self._span, 2) or self._span:g} s"  # rounded, for a span that was computed
         return f"when the wait was stopped ({self.token.reason or 'its stop token was set'})"
 
     def __enter__(self) -> Self:
