@@ -1,8 +1,8 @@
-"""A certificate authority and its certificates, made in memory: for servers, and for users of a cluster.
+"""An in-memory certificate authority, which issues certificates for servers and for users of a cluster.
 
 Only this module imports the package cryptography, on first use; the extra ``kubectl_runtime[tls]`` installs it. Keys
-are elliptic-curve keys (P-256), made in a few milliseconds. Validity uses real time, because the peer checks it against
-real time.
+are elliptic-curve keys (P-256), made in a few milliseconds. Validity periods use real time, not a test clock, because
+TLS peers check them against real time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Authority:
         self.pem: bytes = _pem(self._certificate)
 
     def server(self, hosts: Iterable[str] = HOSTS, validity: timedelta = VALIDITY) -> Certificate:
-        """A certificate for a server with these names and addresses; with a negative `validity` it has expired."""
+        """Issue a server certificate for these host names and IP addresses. A negative `validity` makes it expired."""
         x509, _, _ = _cryptography()
         names = [x509.IPAddress(ipaddress.ip_address(host)) if _is_address(host) else x509.DNSName(host)
                  for host in hosts]
@@ -50,7 +50,7 @@ class Authority:
 
     def client(self, user: str, groups: Iterable[str] = (), *, uid: str = "",
                validity: timedelta = VALIDITY) -> Certificate:
-        """A certificate for a user: the name is its CN, each group an O."""
+        """Issue a client certificate for a user: its CN is the user's name, and it has an O for each group."""
         x509, _, _ = _cryptography()
         parts = [(x509.NameOID.ORGANIZATION_NAME, group) for group in groups]
         parts.append((x509.NameOID.COMMON_NAME, user))
@@ -75,7 +75,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The name in a certificate (the CN; empty without a CN) and the beginning and end of its validity."""
+    """The CN of a certificate (empty if there is none), and the beginning and end of its validity period."""
 
     name: str
     begin: datetime
@@ -83,7 +83,7 @@ class Described:
 
 
 def described(pem: bytes) -> Described:
-    """The name and validity of one PEM certificate. Raises `MissingExtra`, and ValueError for other bytes."""
+    """Return the name and validity of one PEM certificate. Raises ValueError for other bytes, and `MissingExtra`."""
     x509, _, _ = _cryptography()
     found = x509.load_pem_x509_certificate(pem)
     names = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
@@ -91,7 +91,7 @@ def described(pem: bytes) -> Described:
 
 
 def _cryptography() -> tuple[Any, Any, Any]:
-    """The modules of cryptography in use: x509, ec, serialization."""
+    """Import what this module uses of the package cryptography: x509, ec, serialization. Raises MissingExtra."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
@@ -105,7 +105,7 @@ def _cryptography() -> tuple[Any, Any, Any]:
 
 
 class _Names:
-    """The names of x509 and of its object identifiers in one object."""
+    """Offers the names of several modules as attributes of one object."""
 
     def __init__(self, *modules: Any) -> None:
         self._modules = modules
@@ -132,7 +132,7 @@ def _name(parts: list[tuple[Any, str]]) -> Any:
 
 def _builder(subject: Any, issuer: Any, public_key: Any, validity: timedelta) -> Any:
     x509, _, _ = _cryptography()
-    now = datetime.now(UTC)  # real time, not the server's clock: the peer's OpenSSL checks it
+    now = datetime.now(UTC)  # real time, not the test server's clock, because OpenSSL checks the validity
     begin = now - timedelta(hours=1)
     end = now + validity
     return (x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(public_key)

@@ -4,8 +4,8 @@ A bundle holds the CAs that a client trusts; several servers, each with its own 
 
 Private files:
 
-- `private_file(content)` exists for the time of a `with` block, since OpenSSL reads keys only from files. The
-  file is in memory if the system supports that, so this also works on a read-only file system.
+- `private_file(content)` provides a file for the duration of a `with` block, because OpenSSL reads keys only from
+  files. The file is in memory if the system supports that, so this also works on a read-only file system.
 - `write_private(path, content)` writes or replaces a named file as a whole.
 - `create_private(path)` creates a file that is written piece by piece.
 
@@ -36,22 +36,22 @@ _UNKNOWN = Described("", _NEVER, _NEVER)
 
 
 def certificates_in(bundle: bytes) -> list[bytes]:
-    """Each certificate of a bundle, ending with a line break."""
+    """Return the certificates of a bundle; each ends with a line break."""
     return [block + b"\n" for block in _BLOCK.findall(bundle)]
 
 
 def joined(bundle: bytes, ours: Iterable[bytes]) -> bytes:
-    """`bundle` with the certificates of `ours` that it lacks. It parses no certificate and needs no cryptography."""
+    """Add those of `ours` to `bundle` that it lacks. Parses no certificate, and does not need the extra `tls`."""
     there = certificates_in(bundle)
     lacking = [one for one in ours if one not in there]
     return b"".join([*there, *lacking]) if lacking else bundle
 
 
 def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name: str, now: datetime) -> bytes:
-    """`bundle` with `ours`, and without `gone`, expired certificates, and the oldest certificates called `name` beyond
-    `MOST`.
+    """Add `ours` to `bundle`, and remove `gone` and all expired certificates.
 
-    Certificates of other names stay. Returns the same bytes if nothing changes. Raises `MissingExtra`.
+    If more than `MOST` certificates have the name `name`, the oldest of them are removed, too. Returns the same bytes
+    if nothing changes. Raises `MissingExtra`.
     """
     wanted, leaving = list(ours), set(gone)
     there = certificates_in(bundle)
@@ -66,13 +66,13 @@ def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name:
 def _described(block: bytes) -> Described:
     try:
         return described(block)
-    except ValueError:  # unreadable certificates are left to their owner
+    except ValueError:  # keep what cannot be parsed: another program may have written it
         return _UNKNOWN
 
 
 @contextmanager
 def private_file(content: bytes) -> Iterator[str]:
-    """The path of a file with `content` for the time of the block. Raises OSError."""
+    """Yield the path of a file with `content`, which exists until the block ends. Raises OSError."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         descriptor = os.memfd_create("certificate")
         try:
@@ -102,18 +102,18 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
 
 
 def create_private(path: str | os.PathLike[str]) -> int:
-    """A descriptor of a new file, for reading and appending. Raises FileExistsError if the name exists, and other
-    OSErrors."""
+    """Create a file, and return a descriptor for reading and appending. Raises OSError: FileExistsError if `path`
+    exists."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def write_private(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file; an existing file is replaced as a whole. Raises OSError, also if `path` is not a regular file."""
+    """Write a file, or replace it as a whole. Raises OSError, for example if `path` is not a regular file."""
     import tempfile
 
     refuse_special(path)
     folder, name = os.path.split(os.path.abspath(path))
-    descriptor, made = tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder)  # only the owner can read it
+    descriptor, made = tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder)  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -124,10 +124,10 @@ def write_private(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def server_context(certificate: Certificate, client_ca: bytes | None = None) -> ssl.SSLContext:
-    """The TLS context of a server with this certificate, which may include intermediate certificates. With `client_ca`,
-    the server requests a certificate of that authority from clients.
+    """Make the TLS context of a server. `certificate` may include intermediate certificates.
 
-    Raises ssl.SSLError and ValueError for a certificate and key that cannot be used together.
+    With `client_ca`, the server asks clients for a certificate of that authority, but also accepts clients without one.
+    Raises ssl.SSLError or ValueError if the certificate and its key cannot be used together.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
