@@ -1,25 +1,25 @@
 """Writes a typed Python module for third-party CustomResourceDefinitions: `kubectl-runtime codegen`.
 
     a definition                      class Certificate(Resource, group=…, version=…, kind=…)
-    an object with properties         class CertificateSpecIssuerRef(msgspec.Struct), named by its place
+    an object with properties         class CertificateSpecIssuerRef(msgspec.Struct), named after its place
     a list of type map                Annotated[list[…], MapKeys("name")]
-    an enum of texts                  str, with the values in its docstring: a newer definition may have one more
-    a required field with a default   need not be given
+    an enum of texts                  str, with the values in its docstring, because newer definitions may add values
+    a required field with a default   a field that may be omitted
     a Quantity, LabelSelector, Condition, PodTemplateSpec, ...     the library's own class
-    what is not described             Any, dict[str, Any]
+    a value without a schema          Any, dict[str, Any]
 
 A definition is untrusted input, so none of its text becomes code: `_literal` writes every value, `_Names` and
 `_attribute` make every name, `_comment` and `_docstring` write comments and docstrings. A group, version, kind or
 plural that the API server would refuse is refused, and so is a schema of the wrong shape; the error names the place.
 
-The classes read and write but do not validate: limits, patterns, rules and one-of are left to the server, and an absent
-optional field is None. Unknown fields are preserved and written back unchanged.
+The classes decode and encode objects but do not validate them: the server checks limits, patterns, rules and one-of. An
+absent optional field is None. Unknown fields are preserved and written back unchanged.
 
 datamodel-code-generator 0.89 was tried first, on schemas like those of cert-manager, Gateway API and Istio. It turns
 `oneOf` with `required` into unions that msgspec cannot decode, `format: duration` into ISO 8601 timedeltas, and
-int-or-string without an `anyOf` into Any. Its enums have defaults that mypy --strict refuses, it checks limits when
-reading (which breaks objects stored before a limit), numbers its classes (Spec1, Spec2), loses map keys and the kind,
-and has fourteen dependencies.
+int-or-string without an `anyOf` into Any. Its enums have defaults that mypy --strict refuses. Its classes
+check limits when they read, so that objects stored before a limit was added become unreadable. It numbers the classes
+(Spec1, Spec2), drops list map keys and the kind, and has fourteen dependencies.
 """
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ Node = Mapping[str, Any]
 
 WIDTH = 120
 LONGEST = 84
-"""The most characters of a class name, if the name can be shortened."""
+"""The maximum length of a class name, except for names that cannot be shortened."""
 DEEPEST = 64
-"""The most levels of a schema: Python's parser reads at most 200 nested brackets."""
+"""The maximum number of levels in a schema, because Python's parser accepts at most 200 nested brackets."""
 LARGEST = 200_000
-"""The most nodes of a schema, with repeated YAML aliases counted each time."""
+"""The maximum number of nodes in a schema. A node that YAML aliases repeat counts each time."""
 
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
 _FORMATS = {"date-time": "datetime", "byte": "bytes"}
@@ -55,28 +55,29 @@ _IMPORTED = frozenset({"Annotated", "Any", "Literal", "MapKeys", "Resource", "Sc
                        "Condition", "ObjectReference", "ResourceRequirements", "Affinity", "Toleration",
                        "PodTemplateSpec", "Quantity"})
 _TAKEN = _SHADOWING | _IMPORTED | frozenset(keyword.kwlist) | frozenset(dir(builtins))
-"""Names that a class of the module may not have."""
+"""Names that no class of a generated module may have."""
 _RESOURCE_FIELDS = ("apiVersion", "kind", "metadata")
 _NO_FIELD = re.compile("[\"\\\\\x00-\x1f\ud800-\udfff]")
 """Characters that msgspec refuses in a field's name."""
 
 _LABEL = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
-_NAMES = {  # as the API server checks them
+_NAMES = {  # the patterns that the API server requires
     "spec.group": re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"),
     "spec.versions[].name": re.compile(_LABEL), "spec.names.plural": re.compile(_LABEL),
     "spec.names.kind": re.compile(_LABEL, re.IGNORECASE | re.ASCII), "spec.scope": re.compile("Cluster|Namespaced")}
 
 
 class CodegenError(Exception):
-    """No module can be generated; the text says why."""
+    """No module can be generated. The text says why."""
 
 
 def module_of(crds: Iterable[Node], version: str | None = None, *, strict_enums: bool = False) -> str:
-    """Return the text of a module with a class for each definition, in this version (None: in the stored version).
+    """Return the text of a module with a class for each definition, in `version` or by default in its stored version.
 
-    The same definitions always give the same text. Importing the module defines classes and does nothing else, whatever
-    the definitions hold. Raises CodegenError when a definition lacks that version or a schema, when one of its names or
-    its schema is malformed, or when there are no definitions.
+    With `strict_enums`, enums of strings become Literals instead of str. The same definitions always give the same
+    text. Importing the module only defines classes, whatever the definitions contain. Raises CodegenError when a
+    definition lacks that version or a schema, when one of its names or its schema is malformed, or when there are no
+    definitions.
     """
     module = _Module(strict_enums=strict_enums)
     for crd in crds:
@@ -88,7 +89,7 @@ class _Module:
     def __init__(self, *, strict_enums: bool) -> None:
         self._strict_enums = strict_enums
         self._parts: dict[str, str] = {}
-        """The library's own parts that the module uses: their names and modules."""
+        """The library's own classes that the generated module imports: class name -> module."""
         self._classes: list[str] = []
         self._names = _Names(_TAKEN)
         self._kinds: list[str] = []
@@ -139,7 +140,7 @@ class _Module:
                 lines.append(_comment(key, f"obj[{_literal(key)}]"))
                 continue
             hint = self._hint(node, cls + _pascal(key))
-            must = key in required or key == "spec"  # few definitions require a spec, but every object has one
+            must = key in required or key == "spec"  # few definitions require the spec, but every object has one
             lines.append(_field(attribute, attribute, hint if must else _optional(hint), must=must))
         self._kinds.append(f"{kind} of {group}/{version}")
         documented = _docstring(schema)
@@ -147,8 +148,8 @@ class _Module:
         self._classes.append("\n".join([head, *documented, *lines, *([] if documented or fields else ["    pass"])]))
 
     def _hint(self, node: Node, name: str) -> str:
-        """The type of a value with this schema. The classes that the type needs are added; their names are made from
-        `name` and their place."""
+        """Return the type hint of a value with this schema, and add the classes that the hint needs. Each class is
+        named after `name` and its place in the schema."""
         hint = self._bare_hint(node, name)
         return _optional(hint) if node.get("nullable") else hint
 
@@ -198,7 +199,7 @@ class _Module:
             attribute = attributes.new(_attribute(key))
             hint, must = self._hint(child, name + _pascal(key)), key in required
             default = _default(child["default"], hint) if must and "default" in child else None
-            must = must and "default" not in child  # the server fills it in, and example objects leave it out
+            must = must and "default" not in child  # the server fills in the default, so manifests often omit the field
             lines.append(_field(attribute, key, hint if must or default else _optional(hint), must=must, struct=True,
                                 default=default))
             lines += _docstring(_with_values(child) if hint == "str" else child)
@@ -209,7 +210,7 @@ class _Module:
         return name
 
     def text(self) -> str:
-        """Return the module. Raises CodegenError."""
+        """Return the module's text. Raises CodegenError if it has no classes."""
         if not self._classes:
             raise CodegenError("there is no CustomResourceDefinition")
         body = "\n\n\n".join(self._classes)
@@ -231,7 +232,7 @@ class _Module:
 
 
 class _Names:
-    """Unique names: the first use of a name stays as it is, further uses get a number."""
+    """Makes names unique: the first use of a name stays unchanged, and each further use gets a number."""
 
     def __init__(self, taken: frozenset[str], second: str = "2") -> None:
         self._taken = set(taken)
@@ -239,7 +240,7 @@ class _Names:
         self._next: dict[str, int] = {}
 
     def new(self, wanted: str) -> str:
-        """`wanted`, or the nearest free name. Raises CodegenError for a text that is no identifier."""
+        """Return `wanted`, with a number if it is taken. Raises CodegenError if the name is no identifier."""
         name = wanted
         while name in self._taken:
             number = self._next[wanted] = self._next.get(wanted, 1) + 1
@@ -251,7 +252,7 @@ class _Names:
 
 
 class _Check:
-    """Checks that a schema has the shape that the walk over it relies on."""
+    """Checks that a schema has the shape that `_Module` relies on."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -289,7 +290,7 @@ def _expect(value: Any, kind: Any, place: str, expected: str) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A value in an error: one printable, short line."""
+    """The value as shown in an error: one short, printable line."""
     if isinstance(value, str) and value.isprintable() and 0 < len(value) <= 80:
         return value
     text = repr(value)
@@ -315,11 +316,11 @@ def _may_be_literal(value: Any) -> bool:
 
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "bool": (bool,), "float": (int, float)}
-"""The type hints whose defaults are written into the class, with the types of these defaults."""
+"""The type hints for which a default is written into the class, each with the allowed types of the default."""
 
 
 def _default(value: Any, hint: str) -> str | None:
-    """Python's text for the default of a field with this hint; None if the class leaves it to the server."""
+    """Python's text for the default of a field with this hint; None if the server must fill it in."""
     if type(value) not in _DEFAULTS.get(hint, ()):
         return None
     plain = isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value)) or _may_be_literal(value)
@@ -339,7 +340,7 @@ _PARTS: dict[tuple[str, str], tuple[dict[str, str], dict[str, str]]] = {
                              "tolerationSeconds": "integer"}, {}),
     (_CORE, "PodTemplateSpec"): ({"metadata": "object", "spec": "object"}, {}),
 }
-"""The parts of the API that are recognized by their keys and types: the required keys, and the optional keys."""
+"""The API's classes that are recognized by their keys and types: class -> (required keys, optional keys)."""
 
 
 def _known_part(node: Node) -> tuple[str, str] | None:
@@ -353,7 +354,7 @@ def _known_part(node: Node) -> tuple[str, str] | None:
 
 
 def _with_values(node: Node) -> Node:
-    """A node whose description lists the values of its enum."""
+    """The node, with the values of its enum added to its description."""
     values = [value for value in plain(node).get("enum") or () if isinstance(value, str)]
     if not values:
         return node
@@ -375,8 +376,8 @@ def _words(key: str) -> list[str]:
 
 
 def _attribute(key: str) -> str:
-    """A name for an attribute that shadows nothing. The key on the wire is written out if it differs from the name. A
-    key with underscores must be written out, because attributes stand for camelCase keys."""
+    """The attribute name for a key. The name ends with an underscore if it would shadow another name, or if the key has
+    underscores: attributes stand for camelCase keys, so `_field` must write out any other key."""
     name = "_".join(_words(key)) or "field"
     if name[0].isdigit():
         name = f"field_{name}"
@@ -389,7 +390,7 @@ def _pascal(key: str) -> str:
 
 
 def _shortened(name: str) -> str:
-    """A name made from a place; words from the middle are left out if the name would fill a line."""
+    """The class name, without some of its middle words if it is longer than `LONGEST`."""
     words = re.findall("[A-Z][^A-Z]*|[^A-Z]+", name)
     while len("".join(words)) > LONGEST and len(words) > 2:
         del words[len(words) // 2]
@@ -431,7 +432,7 @@ def _comment(key: str, text: str) -> str:
 
 
 def _docstring(node: Node) -> list[str]:
-    """The first paragraph of the description, as lines."""
+    """The first paragraph of the description, as the lines of a docstring."""
     text = inspect.cleandoc(node.get("description") or "").partition("\n\n")[0].strip()
     if not text:
         return []

@@ -31,7 +31,8 @@ class Loss:
     """One thing that the new definition removes.
 
     `kind`: "downgrade" (the old definition is newer), "stored version" (objects are stored in a removed version),
-    "version" (no longer served), "subresource" or "schema". `path` is the place: `spec.versions[v1].spec.color`.
+    "version" (no longer served), "subresource" or "schema". `path` names the place of the loss, such as
+    `spec.versions[v1].spec.color`.
     """
 
     kind: Literal["downgrade", "stored version", "version", "subresource", "schema"]
@@ -43,8 +44,8 @@ class Loss:
 
 
 def losses(old: Node, new: Node) -> list[Loss]:
-    """Return what `new` removes from `old`. Both are whole CustomResourceDefinitions of one kind; `old` must be as on
-    the server, with its status. A pure function."""
+    """Return what `new` removes from `old`. Both are whole CustomResourceDefinitions of one kind; `old` must be the
+    server's copy, including its status. A pure function."""
     before, after = _versions(old), _versions(new)
     stored = (old.get("status") or {}).get("storedVersions") or [name for name in before if before[name].get("storage")]
     found = list(_downgrades(before, after))
@@ -77,7 +78,7 @@ def _schema(version: Node) -> Node:
 
 
 def _age(version: str) -> tuple[int, int, int] | None:
-    """A sort key for versions: v1alpha1, v1beta1, v1, v2alpha1. None for other names."""
+    """The sort key of a version name: v1alpha1 < v1beta1 < v1 < v2alpha1. None for other names."""
     parts = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     return (int(parts[1]), _STAGES[parts[2] or ""], int(parts[3] or 0)) if parts else None
 
@@ -103,7 +104,7 @@ def _newest(versions: Mapping[str, Node]) -> tuple[tuple[int, int, int], str] | 
 def _narrowed(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
     old, new = plain(old), plain(new)
     if not new or (new.get(_PRESERVE) and not new.get("type") and not new.get("properties")):
-        return  # accepts everything
+        return  # the new schema accepts everything
     if told := _other_type(old, new):
         yield path, told
         return
@@ -154,7 +155,7 @@ def _limits(old: Node, new: Node) -> Iterator[str]:
             yield f"{key} is {'different' if old.get(key) else 'new'}, and may refuse what was accepted"
     if new.get(_LIST_TYPE) in ("set", "map") and any(new.get(key) != old.get(key) for key in (_LIST_TYPE, _MAP_KEYS)):
         keys = f" by {', '.join(new[_MAP_KEYS])}" if new.get(_MAP_KEYS) else ""
-        yield f"the list is a {new[_LIST_TYPE]} now, whose items differ{keys}"
+        yield f"the list is a {new[_LIST_TYPE]} now, so its items must be unique{keys}"
     known_rules = {rule.get("rule") for rule in old.get(_RULES) or ()}
     yield from (f"the rule {json.dumps(rule['rule'])} is new" for rule in new.get(_RULES) or ()
                 if rule.get("rule") not in known_rules)
@@ -170,7 +171,7 @@ def _fields(old: Node, new: Node, path: str) -> Iterator[tuple[str, str]]:
     yield from ((f"{path}.{name}", "is required now") for name in new.get("required") or ()
                 if name not in (old.get("required") or ()) and "default" not in declared.get(name, {}))
     free = {} if old.get(_PRESERVE) else old.get("additionalProperties")
-    if isinstance(free, Mapping):  # keys that `old` allows without declaring them, and `new` declares
+    if isinstance(free, Mapping):  # `old` allows undeclared keys: check those that `new` declares
         for name in declared.keys() - known.keys():
             yield from _narrowed(free, declared[name], f"{path}.{name}")
     for name, child in known.items():

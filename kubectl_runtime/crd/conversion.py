@@ -1,15 +1,15 @@
-"""`Conversion`: converts objects of one kind between versions, by functions from version to version.
+"""`Conversion`: converts objects of one kind between its versions, with a function for each step.
 
     conversion = Conversion({(WidgetV1, WidgetV2): to_v2, (WidgetV2, WidgetV1): to_v1})    fn(WidgetV1) -> WidgetV2
     conversion = Conversion({("v1", "v2"): to_v2, ("v2", "v1"): to_v1})                    fn(dict) -> dict
     conversion.convert(widget, WidgetV2)            a WidgetV2
-    conversion.convert(content, "v2")               a dict, as a webhook answers it
+    conversion.convert(content, "v2")               a dict, as a webhook returns it
 
 Without a direct function, the shortest chain is used (v1 -> v2 -> v3). Functions convert the content; apiVersion, kind
 and metadata are carried over, and functions may change labels and annotations. The status is carried over if a function
 leaves it out. Values that a round trip would lose are kept in an annotation, as in Kubernetes' own controllers; `check`
-reports such values. Nothing is sent: conversion webhooks, tests and migrations use the same code. `missing()` lets a
-test assert that every version can be converted to every other version, as the API server requires.
+reports such values. A conversion sends nothing to the server, so webhooks, tests and migrations use the same code.
+`missing()` lets a test assert that every version can be converted to every other version, as the API server requires.
 """
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ class ConversionError(KubeError):
 class Conversion:
     """Converts objects of one custom kind between its versions: for webhooks, tools and tests.
 
-    A step is named by two classes, whose function takes and returns their objects, or by two versions, whose function
-    takes and returns a dict. Without a direct step the shortest chain of steps is used. Functions convert the content;
-    apiVersion, kind and metadata are carried over. Immutable; thread-safe, if its functions are.
+    A step is a function for two versions. If the versions are given as classes, the function takes and returns objects
+    of these classes; if they are given by name, it takes and returns a dict. Without a direct step the shortest chain
+    of steps is used. Functions convert the content; apiVersion, kind and metadata are carried over. A Conversion is
+    immutable, and thread-safe if its functions are.
 
     >>> class Size(Struct):
     ...     size: int
@@ -62,12 +63,13 @@ class Conversion:
     """
 
     def __init__(self, functions: Mapping[Step, Callable[[Any], Any]], *, keep: bool = True) -> None:
-        """`functions`: (from, to) -> function. A step is named by two classes, whose function takes and returns their
-        objects, or by two versions, whose function takes and returns the whole object as a dict of its own. Raises
-        RequestError for classes of different kinds, and for steps that mix both forms or lead nowhere.
+        """`functions`: (from, to) -> function. For two classes, the function takes and returns their objects. For two
+        version names, the function takes a copy of the whole object as a dict, and returns a dict. Raises RequestError
+        for classes of different kinds, for a pair of a class and a name, and for a step that is given twice or leads
+        from a version to itself.
 
-        `keep`: values that the functions lose on a round trip are kept in the annotation GROUP/conversion-kept, and
-        restored when the object is converted back, unless they were changed in the other version.
+        `keep`: values that the functions lose on a round trip are kept in the annotation GROUP/conversion-kept. They
+        are restored when the object is converted back, unless the field was changed in the other version.
         """
         self._keep = keep
         self._classes: dict[str, type[CustomResource]] = {}
@@ -80,9 +82,9 @@ class Conversion:
     def _add(self, old: Version, new: Version, function: Callable[[Any], Any]) -> None:
         begin, end = self._name(old), self._name(new)
         if isinstance(old, str) != isinstance(new, str):
-            raise RequestError(f"the conversion from {begin} to {end} names one version by a class and one by a text")
+            raise RequestError(f"the conversion from {begin} to {end} must name both versions by class or both by name")
         if begin == end or end in self._steps.get(begin, ()):
-            raise RequestError(f"the conversion from {begin} to {end} {'leads nowhere' if begin == end else 'is there'}"
+            raise RequestError(f"the conversion from {begin} to {end} {'leads nowhere' if begin == end else 'is given'}"
                                f"{'' if begin == end else ' twice'}")
         step = function if isinstance(old, str) else _typed(function, old, cast("type[CustomResource]", new))
         self._steps.setdefault(begin, {})[end] = step
@@ -107,12 +109,12 @@ class Conversion:
 
     @property
     def classes(self) -> tuple[type[CustomResource], ...]:
-        """The classes of all versions that are given as classes, not as texts."""
+        """The classes of the versions that were given as classes, not by name."""
         return tuple(self._classes.values())
 
     @property
     def crd_name(self) -> str | None:
-        """The name of the kind's CRD, if the versions are given as classes."""
+        """The name of the kind's CRD; None if all versions were given by name."""
         known = next(iter(self._classes.values()), None)
         return None if known is None else known.crd_name()
 
@@ -135,7 +137,7 @@ class Conversion:
         return None
 
     def missing(self) -> list[tuple[str, str]]:
-        """The pairs of versions without a chain of functions."""
+        """The pairs (from, to) of versions that no chain of functions connects."""
         return [(old, new) for old in self._steps for new in self._steps if self.way(old, new) is None]
 
     @overload
@@ -157,11 +159,11 @@ class Conversion:
         return version.from_dict(self._converted(content, version.api_resource.version))
 
     def check(self, objects: Iterable[CustomResource | Mapping[str, Any]]) -> list[str]:
-        """Convert these objects to every other version and back: for tests, with the objects that
-        `kubectl_runtime.testing.objects_of` generates.
+        """Convert each object to every other version and back. For tests: `kubectl_runtime.testing.objects_of` makes
+        suitable objects.
 
         Returns the fields that the functions do not preserve by themselves, each as `v2 -> v1 -> v2: spec.fuel`. Raises
-        ConversionError for an object that differs after the round trip, with the path of the difference.
+        ConversionError, with the path of the difference, for an object that differs after the round trip.
         """
         found: dict[str, None] = {}
         for obj in objects:
@@ -174,7 +176,7 @@ class Conversion:
                 back = self._converted(json_copy(there), version)
                 for path, _, _ in lost(content, back):
                     raise ConversionError(f"{version} -> {other} -> {version}: {'.'.join(path)} of "
-                                          f"{content.get('kind')} does not come back as it was")
+                                          f"{content.get('kind')} differs after the round trip")
                 alone = self._along(there, version, self.way(other, version) or ())
                 found |= dict.fromkeys(f"{version} -> {other} -> {version}: {'.'.join(path)}"
                                        for path, _, _ in lost(content, alone))
@@ -193,7 +195,7 @@ class Conversion:
         if back := self.way(wanted, version):
             try:
                 missing = lost(bare, self._along(json_copy(made), version, back))
-            except ConversionError:  # a conversion back that fails is reported when it is used
+            except ConversionError:  # the error will be raised when the object is converted back
                 missing = []
             kept = {**kept, version: missing} if missing else {name: value for name, value in kept.items()
                                                                if name != version}
@@ -230,7 +232,7 @@ class Conversion:
 
 
     def _fits(self, content: Object, version: str) -> bool:
-        """Whether the object's status is valid in that version, as far as the version's class shows."""
+        """Whether the object's status is valid in that version; True if the version has no class."""
         cls = self._classes.get(version)
         if cls is None:
             return True
@@ -242,7 +244,7 @@ class Conversion:
 
 
 KEPT = "conversion-kept"
-"""The name of the annotation, after the group."""
+"""The annotation's name, without the group before it."""
 Lost = tuple[list[str], Any, Any]
 """The path of a value, the value after the round trip (None: missing), and the original value."""
 
@@ -282,7 +284,7 @@ def _kept_in(content: Object, key: str) -> tuple[dict[str, list[Lost]], Object]:
 
 
 def _put_back(content: Object, path: list[str], was: Any, value: Any) -> None:
-    """Restore a lost value, unless another value has been set there since."""
+    """Restore a lost value at `path`, unless the value there is no longer `was`."""
     here = content
     for key in path[:-1]:
         if here.get(key) is None:
@@ -295,7 +297,7 @@ def _put_back(content: Object, path: list[str], was: Any, value: Any) -> None:
 
 
 def _metadata(old: Object, new: Object | None, said: str) -> Object:
-    """The old metadata with the new labels and annotations; the old metadata unchanged if a function returned none."""
+    """The old metadata with the new labels and annotations; unchanged if the function returned no metadata."""
     if new is None:
         return old
     free = ("labels", "annotations")
@@ -309,8 +311,8 @@ def _metadata(old: Object, new: Object | None, said: str) -> Object:
 
 def _typed(function: Callable[[Any], Any], old: type[CustomResource],
            new: type[CustomResource]) -> Callable[[Object], Object]:
-    """The function on whole objects. An object that the function makes gets the metadata of the argument, but keeps
-    labels and annotations that the function set."""
+    """Adapt a function on class instances to a function on dicts. A new object that `function` makes gets the metadata
+    of the argument, except for labels and annotations that `function` set."""
     @functools.wraps(function)
     def convert(content: Object) -> Object:
         found = function(old.from_dict(content))

@@ -70,7 +70,7 @@ class Validator:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """`schema`: an openAPIV3Schema, which must not change afterwards. Rules are compiled on first use."""
+        """`schema`: an openAPIV3Schema; do not change it afterwards. Rules are compiled on first use."""
         self._schema = dict(schema)
 
     @classmethod
@@ -86,9 +86,9 @@ class Validator:
                            f"versions: {', '.join(found['name'] for found in versions)}")
 
     def violations(self, new: Mapping[str, Any], old: Mapping[str, Any] | None = None) -> list[Cause]:
-        """Return the errors of the object `new`, field by field; with `old`, also the errors of the update from `old`
-        to `new`. The arguments are not changed. Raises MissingExtra if there are rules and the extra `cel` is not
-        installed."""
+        """Return the errors of the object `new`, field by field. With `old`, the errors of the update from `old` to
+        `new` are included. The arguments are not changed. Raises MissingExtra if the schema has rules and the extra
+        `cel` is not installed."""
         now, before = self._as_stored(new), NOTHING if old is None else self._as_stored(old)
         found = schema_causes(now, self._schema, before)
         if self._rules is None:
@@ -98,11 +98,11 @@ class Validator:
         return checked_after(found, self._rules, now, before)
 
     def rule_causes(self) -> list[Cause]:
-        """The errors in the rules themselves. Without the extra `cel`, rules are not compiled, and only other errors
-        are found."""
+        """The errors in the rules themselves. Without the extra `cel`, rules are not compiled, so only errors outside
+        of their expressions are found."""
         if not declares_rules(self._schema):
             return []
-        # The CEL modules are half of the import time of this package, and most kinds have no rules.
+        # Importing the CEL modules takes half of this package's import time, and most kinds have no rules.
         from kubectl_runtime.schema.cel import MISSING_EXTRA
         from kubectl_runtime.schema.rules import rule_definition_causes
 
@@ -144,7 +144,7 @@ class CustomResource(Resource):
 
     crd_options: ClassVar[CrdOptions] = CrdOptions()
 
-    if TYPE_CHECKING:  # each keyword by its name
+    if TYPE_CHECKING:  # so that type checkers know each class keyword
 
         def __init_subclass__(
                 cls, *, group: str | None = None, version: str | None = None, kind: str | None = None,
@@ -172,7 +172,7 @@ class CustomResource(Resource):
             try:
                 cls._version()
             except TypeError as error:
-                if not isinstance(error.__context__, NameError):  # NameError: a type is defined further down
+                if not isinstance(error.__context__, NameError):  # type defined further down: `crd()` checks it
                     raise
 
     @classmethod
@@ -185,10 +185,13 @@ class CustomResource(Resource):
         return created
 
     def violations(self, old: CustomResource | None = None) -> list[Cause]:
-        """Return the errors that the API server would find in this object, field by field, by its schema and its rules;
-        with `old` also the errors of the update from `old` to this object. Empty for a valid object. As on the server,
-        unknown fields are dropped and defaults are filled in first. Does not block. Raises MissingExtra if the class
-        has rules and the extra `cel` is not installed, and TypeError for a rule that does not compile."""
+        """Return the errors that the API server would find in this object by its schema and rules, field by field.
+
+        With `old`, the errors of the update from `old` to this object are included. The list is empty for a valid
+        object. As on the server, unknown fields are dropped and defaults are filled in first. Does not block. Raises
+        MissingExtra if the class has rules and the extra `cel` is not installed, and TypeError for a rule that does
+        not compile.
+        """
         cls: Any = type(self)
         return _validator(cls).violations(self.to_dict(), None if old is None else old.to_dict())
 
@@ -199,8 +202,7 @@ class CustomResource(Resource):
 
     @classmethod
     def crd(cls) -> dict[str, Any]:
-        """Return the CustomResourceDefinition, with a structural schema made from the declared types; a new dict each
-        time.
+        """Return the CustomResourceDefinition as a new dict, with a structural schema made from the declared types.
 
         Raises TypeError, naming class and field, for a type without a schema, and for a rule that does not compile.
         """
@@ -237,7 +239,8 @@ class CustomResource(Resource):
         subresources: dict[str, Any] = {"status": {}} if "status" in attributes_of(cls) else {}
         if options.scale is not None:
             if not subresources:
-                raise TypeError(f"class {cls.__name__}: scale= needs a status: declare status: MyStatus | None = None")
+                raise TypeError(f"class {cls.__name__}: scale= needs a status; add a field "
+                                "status: MyStatus | None = None")
             subresources["scale"] = options.scale.to_dict()
         return {"name": cls.api_resource.version, "served": options.served, "storage": options.storage,
                 "schema": {"openAPIV3Schema": schema}, **({"subresources": subresources} if subresources else {}),
@@ -279,9 +282,9 @@ def _validator(cls: Any) -> Validator:
 def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
     """Combine definitions into one definition with all versions; `stored` names the stored version, which comes first.
 
-    The definitions, for example from `CustomResource.crd()`, have one version each; name, group, scope and names must
-    be equal. The metadata is that of the stored version. The arguments are not changed. Raises ValueError for
-    definitions that cannot be combined.
+    Each definition, for example from `CustomResource.crd()`, must have exactly one version, and all must have the same
+    group, scope and names. The metadata is copied from the definition of the stored version. The arguments are not
+    changed. Raises ValueError for definitions that cannot be combined.
 
     >>> class Size(Struct):
     ...     size: int
@@ -303,17 +306,17 @@ def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
             raise ValueError(f"merge_crds: {crd['metadata']['name']} has {len(own)} versions; give definitions of one "
                              "version each")
         if own[0]["name"] in versions:
-            raise ValueError(f"merge_crds: two definitions are of version {own[0]['name']}")
+            raise ValueError(f"merge_crds: two definitions have version {own[0]['name']}")
         versions[own[0]["name"]] = crd
     if stored not in versions:
-        raise ValueError(f"merge_crds: no definition is of the stored version {stored}; there are "
+        raise ValueError(f"merge_crds: no definition has the stored version {stored}; the versions are "
                          f"{', '.join(versions)}")
     root = versions[stored]
     for version, crd in versions.items():
         for part in ("group", "scope", "names"):
             if crd["spec"][part] != root["spec"][part]:
-                raise ValueError(f"merge_crds: spec.{part} of {version} is {crd['spec'][part]!r}, of {stored} "
-                                 f"{root['spec'][part]!r}; versions of one kind must agree")
+                raise ValueError(f"merge_crds: spec.{part} is {crd['spec'][part]!r} in {version}, but "
+                                 f"{root['spec'][part]!r} in {stored}; it must be the same in all versions")
     ordered = [stored, *(version for version in versions if version != stored)]
     merged = [{**versions[version]["spec"]["versions"][0], "storage": version == stored} for version in ordered]
     return {**root, "spec": {**root["spec"], "versions": merged}}
@@ -321,10 +324,10 @@ def merge_crds(crds: Iterable[dict[str, Any]], stored: str) -> dict[str, Any]:
 
 def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]]:
     """Return the definitions of classes, sorted by name: one definition per kind, with the versions of all its classes.
-    The class with `storage` has the stored version.
+    The class with `storage=True` defines the stored version.
 
-    Raises ValueError unless exactly one class of a kind has `storage`. Also raises like `merge_crds` and
-    `CustomResource.crd`.
+    Raises ValueError if a kind has several classes and not exactly one version with `storage=True`. Also raises like
+    `merge_crds` and `CustomResource.crd`.
     """
     found = []
     for name, group in groupby(sorted(kinds, key=lambda kind: kind.crd_name()), key=lambda kind: kind.crd_name()):

@@ -27,8 +27,8 @@ class Rule(msgspec.Struct, frozen=True):
     """A CEL rule (`x-kubernetes-validations`): `self` is the value, `oldSelf` the value before an update.
 
     A rule that uses `oldSelf` is evaluated only on updates, unless `optional_old_self` makes `oldSelf` an optional
-    value. `message_expression` is CEL that evaluates to the message. `field_path` (``.a.b``) is the path, relative to
-    the rule's place, that the error names.
+    value. `message_expression` is CEL that evaluates to the message. `field_path` (``.a.b``) is the path that the
+    error names, relative to the value that the rule is on.
 
     >>> class Sized(Struct):
     ...     size: Annotated[int, Rule("self >= oldSelf", message="it may only grow")]
@@ -42,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True):
     optional_old_self: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The rule as in the definition."""
+        """The rule as JSON, in the form that definitions use."""
         given = {"rule": self.rule, "message": self.message, "messageExpression": self.message_expression,
                  "reason": self.reason, "fieldPath": self.field_path, "optionalOldSelf": self.optional_old_self}
         return {key: value for key, value in given.items() if value not in (None, "")}
@@ -92,7 +92,7 @@ class OneOf:
 
 
 class ListType(msgspec.Struct, frozen=True):
-    """How server-side apply merges a list: as one value (atomic), or as a set of scalars. `MapKeys` makes it a map.
+    """How server-side apply merges a list: as one value (atomic), or as a set of scalars. `MapKeys` makes a list a map.
 
     >>> class Zones(Struct):
     ...     names: Annotated[list[str], ListType("set")]
@@ -176,7 +176,7 @@ class PrinterColumn(msgspec.Struct, frozen=True):
     priority: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The column as in the definition."""
+        """The column as JSON, in the form that definitions use."""
         optional = {"description": self.description, "format": self.format, "priority": self.priority}
         return {"name": self.name, "type": self.type, "jsonPath": self.json_path,
                 **{key: value for key, value in optional.items() if value}}
@@ -194,18 +194,18 @@ class ScaleSubresource(msgspec.Struct, frozen=True):
     label_selector_path: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The subresource as in the definition."""
+        """The subresource as JSON, in the form that definitions use."""
         selector = {"labelSelectorPath": self.label_selector_path} if self.label_selector_path else {}
         return {"specReplicasPath": self.spec_replicas_path, "statusReplicasPath": self.status_replicas_path,
                 **selector}
 
 
 class CrdOptions(msgspec.Struct, frozen=True):
-    """The class keywords; a keyword that is not given is left out of the definition.
+    """The class keywords that describe a custom resource's definition.
 
-    `deprecated` is True, or the warning that clients get. `annotations` and `labels` are set on the definition and on
-    objects that `new` makes. `doc` replaces the docstring as the description. `schema` is an openAPIV3Schema written by
-    hand, in place of the derived schema; it must contain the rules, too.
+    `deprecated` is True, or the warning that clients receive. `annotations` and `labels` are set on the definition and
+    on objects that `new` makes. `doc` replaces the docstring as the description. `schema` is a handwritten
+    openAPIV3Schema that replaces the derived schema; it must contain the rules, too.
 
     Two keywords apply to fields that are parts of the API's own kinds, such as a `PodTemplateSpec`. `describe_parts`
     adds upstream's descriptions (250 KB for a Pod template). Without `embedded_metadata` the schema does not describe
@@ -230,7 +230,7 @@ class CrdOptions(msgspec.Struct, frozen=True):
     embedded_metadata: bool = True
 
     def version_parts(self) -> dict[str, Any]:
-        """The fields of the version beside its schema and subresources."""
+        """The columns, selectable fields and deprecation, as JSON fields of the definition's version."""
         columns = [column.to_dict() for column in self.printer_columns]
         selectable = [{"jsonPath": path} for path in self.selectable_fields]
         warning = {"deprecationWarning": self.deprecated} if isinstance(self.deprecated, str) else {}
@@ -245,7 +245,8 @@ _LISTS = frozenset({"short_names", "categories", "printer_columns", "selectable_
 
 
 def options_of(cls: type, given: Mapping[str, Any]) -> CrdOptions:
-    """Return the options of class keywords. Raises TypeError for a text in place of a tuple, and for contradictions."""
+    """Make the options from class keywords. Raises TypeError for a str in place of a tuple, and for both
+    `rules` and `schema`."""
     for name in _LISTS & given.keys():
         if isinstance(given[name], str):
             raise TypeError(f"class {cls.__name__}: {name}= must be a tuple, not a str; "
@@ -265,5 +266,5 @@ def check_keywords(cls: type, given: Iterable[str]) -> None:
             import difflib  # imported here because only errors need it
 
             near = difflib.get_close_matches(name, (*OPTIONS, *_KIND), 1)
-            hint = f"; did you mean {near[0]}=?" if near else f"; there are {', '.join((*_KIND, *OPTIONS))}"
+            hint = f"; did you mean {near[0]}=?" if near else f"; the keywords are {', '.join((*_KIND, *OPTIONS))}"
             raise TypeError(f"class {cls.__name__}: a custom resource has no keyword {name}={hint}")

@@ -3,16 +3,16 @@
 Types are as in `kubectl_runtime.crd.schema`, including parts of the API and the marks, with these differences:
 
 - nested models, generics and RootModel are inlined, never a $ref; a model that contains itself is refused
-- `T | None` is nullable; null itself is never sent
+- `T | None` is nullable, although null is never sent
 - a discriminated union has all members' properties, its tag as an enum, and one `oneOf` branch per tag; it is refused
   if two members declare a property differently. `int | str` is `x-kubernetes-int-or-string`; other unions are refused
-- Decimal, timedelta and bytes are strings: with a pattern, ISO 8601 with a pattern, UTF-8
-- `Field(ge=…, max_length=…, pattern=…)` sets the limit; pydantic refuses a pattern that RE2 does not know
+- Decimal is a string with a pattern, timedelta an ISO 8601 string with a pattern, bytes a UTF-8 string
+- `Field(ge=…, max_length=…, pattern=…)` sets the limit; pydantic refuses patterns that RE2 does not support
 - `Field(alias=…)` and alias_generator set the key on the wire, which by default is the attribute's name. A validation
   alias that differs from the alias, or has several keys, is refused
 - defaults become `default`, except for empty lists and maps
-- `set[T]` is a list of type set, of scalars only; `tuple[T, T]` a list of two
-- constrained keys of dicts, tuples of mixed types, null alone, and conditions (if, not) are refused
+- `set[T]` is a list of type set and may hold only scalars; `tuple[T, T]` is a list of two items
+- dicts with constrained keys, tuples of mixed types, null alone, and conditions (if, not) are refused
 - `extra="allow"` preserves unknown fields; computed fields are never in the schema and never sent
 
 Two keywords of JSON Schema cannot be used directly. The API server refuses a null for an ``enum`` even if null is one
@@ -41,7 +41,7 @@ def nullable(schema: Schema) -> Schema:
 
 
 def plain(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a schema with plain `enum` and ``format: byte`` in place of the forms of `nullable` and `BASE64`."""
+    """Undo `nullable` and `BASE64`: return the schema with a plain `enum` and with ``format: byte``."""
     match node:
         case {"nullable": True, "allOf": [{"enum": choices, **others}]} if not others and "enum" not in node:
             return {key: value for key, value in node.items() if key != "allOf"} | {"enum": choices}
@@ -74,13 +74,13 @@ _SCALAR = ("string", "integer", "number", "boolean")
 
 
 def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> Schema:
-    """Return the structural schema of a model. `other` gives the schema of one of our own types within it. Raises
-    TypeError, which names the field, for a type without a schema."""
+    """Return the structural schema of a model. `other` makes the schema of a type in the model that is
+    this library's own, such as `Quantity`. Raises TypeError, which names the field, for a type without a schema."""
     for name, field in cls.model_fields.items():
         if not isinstance(field.validation_alias, (str, type(None))) or (
                 field.validation_alias or name) != (field.serialization_alias or name):
-            raise TypeError(f"{where}.{name}: a field is read and written under one key: use alias=, without "
-                            "validation_alias= or serialization_alias= of its own")
+            raise TypeError(f"{where}.{name}: a field must be read and written under the same key; use alias= "
+                            "instead of validation_alias= and serialization_alias=")
     try:
         found = cls.model_json_schema(by_alias=True, schema_generator=_generator())
     except Exception as error:  # noqa: BLE001 - pydantic's errors have no common base
@@ -93,7 +93,7 @@ def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> S
 
 @cache
 def _generator() -> Any:
-    """Pydantic's generator, with decimals as they are serialized. By default their schema is that of `float | str`."""
+    """Pydantic's schema generator, except that a Decimal is a string, as it is serialized, and not `float | str`."""
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
@@ -104,7 +104,7 @@ def _generator() -> Any:
 
 
 class _Structure:
-    """One model's JSON schema; `definitions` are the schemas that it refers to."""
+    """Converts one model's JSON schema; `definitions` are the schemas that the model's schema refers to."""
 
     def __init__(self, definitions: Mapping[str, Schema], other: Callable[[Any, str], Schema]) -> None:
         self._definitions = definitions
@@ -124,8 +124,8 @@ class _Structure:
         if (part := node.get("x-kubernetes-python-type")) is not None:
             return self._other(part, where)
         if strange := [key for key in node if key not in _READ | _DROPPED and not key.startswith("x-kubernetes-")]:
-            raise TypeError(f"{where}: {', '.join(strange)} cannot be in a structural schema: give the field "
-                            "Annotated[..., FieldSchema({...})]")
+            raise TypeError(f"{where}: {', '.join(strange)} cannot be in a structural schema; annotate the "
+                            "field with Annotated[..., FieldSchema({...})]")
         if len(parts := node.get("allOf") or []) == 1:
             return self.of({**parts[0], **{key: value for key, value in node.items() if key != "allOf"}}, where, inside)
         found = self._bare(node, where, inside)
@@ -160,7 +160,7 @@ class _Structure:
         if kind is None and not kept.keys() - {"description"}:
             return {**kept, _PRESERVE: True}
         if kind not in _SCALAR:
-            raise TypeError(f"{where}: a value that is {kind} alone has no structural schema")
+            raise TypeError(f"{where}: the type {kind} alone has no structural schema")
         return kept
 
     def _object(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
@@ -172,7 +172,7 @@ class _Structure:
         elif isinstance(extra, Mapping) and extra:
             value = self.of(dict(extra), f"{where}[…]", inside)
             return {_PRESERVE: True} if value == {_PRESERVE: True} else {"additionalProperties": value}
-        any_map = extra == {} if "additionalProperties" in node else "properties" not in node  # as pydantic 2.7 has it
+        any_map = extra == {} if "additionalProperties" in node else "properties" not in node  # pydantic 2.7 omits it
         return {**found, _PRESERVE: True} if extra is True or (any_map and not properties) else found
 
     def _array(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:
@@ -185,7 +185,7 @@ class _Structure:
         if not node.get("uniqueItems"):
             return {"items": items}
         if items.get("nullable") or items.get("type") not in _SCALAR:
-            raise TypeError(f"{where}: a set on the server holds scalars that are not null; use list")
+            raise TypeError(f"{where}: a set must hold scalars that cannot be null; use list")
         return {"items": items, "x-kubernetes-list-type": "set"}
 
     def _union(self, options: list[Schema], where: str, inside: tuple[str, ...]) -> Schema:

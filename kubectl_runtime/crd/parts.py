@@ -1,13 +1,13 @@
-"""Structural schemas of the API's own parts (`kubectl_runtime.resources`), as controller-gen writes them.
+"""Structural schemas of the built-in kinds' parts, such as PodSpec, as controller-gen writes them.
 
 - a field that is a pointer, list or map is not required; list types and map keys are those of upstream
 - a field with `+default` has that default (`GO_DEFAULTS`); no other field has a default
 - Quantity and IntOrString are `anyOf` integer and string, with `x-kubernetes-int-or-string`
-- ObjectMeta within a part has labels, annotations, finalizers, name and namespace; with `Style.metadata=False`: {}
-- a list whose keys may be absent is atomic, since the server refuses such keys (five lists, all in statuses)
+- ObjectMeta within a part has labels, annotations, finalizers, name and namespace; none with `Style.metadata=False`
+- a list with map keys that items may omit is atomic, since the server refuses such keys (five lists, all in statuses)
 - JSON, RawExtension and FieldsV1 preserve unknown fields; so does JSONSchemaProps, which contains itself
 
-Descriptions are left out unless `Style.descriptions` is set: those of a Pod template alone are 250 KB.
+Descriptions are left out unless `Style.descriptions` is set. A Pod template's descriptions take 250 KB.
 """
 from __future__ import annotations
 
@@ -50,13 +50,14 @@ GO_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "io.k8s.api.resource.v1.DeviceToleration": {"operator": "Equal"},
 }
 """The `+default` markers of the Go types in k8s.io/api, release 1.36, with those of inlined structs and without
-references (``+default=ref(…)``), which controller-gen does not follow. `python -m tests.tools.generate` compares them.
+references (``+default=ref(…)``), which controller-gen does not follow. `python -m tests.tools.generate` compares this
+table with the Go sources.
 
-The published OpenAPI is not used for them: it also shows the defaults '', 0 and {} for every field that is not a
-pointer and has no `omitempty`. In a custom resource such defaults would make `required` meaningless.
+The published OpenAPI is not used for defaults, because it lists the defaults '', 0 and {} for every field that is not
+a pointer and has no `omitempty`. In a custom resource such defaults would make `required` meaningless.
 """
 ATOMIC = frozenset(CORE + name for name in _NAMED_LOCALLY)
-"""Structs that controller-gen writes as atomic since they inline LocalObjectReference; the OpenAPI marks only some."""
+"""Structs that controller-gen writes as atomic because they inline LocalObjectReference. OpenAPI marks only some."""
 
 _INT_OR_STRING: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
 QUANTITY_START = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|"
@@ -119,7 +120,7 @@ def _names() -> Mapping[tuple[str, str], str]:
 
 
 def part_schema(name: str, style: Style = PLAIN) -> Schema:
-    """Return the structural schema of a definition, in new dicts and lists at every call."""
+    """Return the structural schema of a definition. Every call returns new dicts and lists."""
     special = _SPECIAL.get(name) if name != OBJECT_META else _EMBEDDED_META if style.metadata else {"type": "object"}
     if special is not None:
         return json_copy(special)
@@ -152,7 +153,7 @@ def _node(node: Mapping[str, Any], style: Style) -> Schema:
     if isinstance(extra := node.get("additionalProperties"), Mapping):
         own["additionalProperties"] = _node(extra, style)
     elif own.get("type") != "array":
-        own.pop("x-kubernetes-list-type", None)  # upstream also marks a bytes field, which is a list in Go
+        own.pop("x-kubernetes-list-type", None)  # upstream also marks bytes fields, because bytes are a list in Go
     if not own or (own == {"type": "object"} and not node.get("properties")):
         return {**own, _PRESERVE: True}
     return own

@@ -2,13 +2,13 @@
 
     str int bool float bytes datetime date UUID     string, integer, number, boolean, and string formats
     Struct, dataclass, attrs class                  object; its docstring is the description; inlined, never a $ref
-    Box[int] of a generic class                     the same, with its types filled in
+    Box[int] of a generic class                     the same, with int for the type variable
     a model of pydantic                             see `kubectl_runtime.crd.models`
     timedelta                                       string with the pattern of ISO durations, as msgspec writes them
     Condition                                       the schema of Kubernetes' API conventions
-    Quantity; GoDuration                            int-or-string, string, with the pattern of their texts
+    Quantity; GoDuration                            int-or-string with a pattern; string with a pattern
     PodTemplateSpec, any part of `resources`        upstream's own schema (`kubectl_runtime.crd.parts`)
-    list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`, and of scalars only
+    list[T] tuple[T, ...] set[T]                    array; a set is `x-kubernetes-list-type: set`, only for scalars
     tuple[T, T]                                     array of a fixed length
     Annotated[list[T], MapKeys("name")]             array with `x-kubernetes-list-type: map`
     dict[str, T]; dict[str, Any], Any               additionalProperties; unknown fields preserved
@@ -21,9 +21,9 @@
 
 A field without a default is required. Any other type raises TypeError, which names class and field.
 
-In a union of tagged Structs, the defaults of fields are not in the schema, and apply only when an object is read: the
-server would fill the default of one member into an object of another member. A condition requires only `type` and
-`status`, because an apply omits empty values.
+The schema of a union of tagged Structs has no defaults for their fields, because the server would fill one member's
+defaults into objects of other members. These defaults apply only when an object is read. The schema of a Condition
+requires only `type` and `status`, because an apply omits empty values.
 """
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItem
 
 
 def marked(schema: Schema, mark: Any, where: str) -> Schema:
-    """Return the schema with the additions of a mark; metadata that is not a mark adds nothing. Raises TypeError."""
+    """Return the schema with what `mark` adds to it. An object that is no mark adds nothing. Raises TypeError."""
     match mark:
         case msgspec.Meta():
             return _limited(schema, mark)
@@ -97,14 +97,14 @@ def marked(schema: Schema, mark: Any, where: str) -> Schema:
 
 
 def keyed(schema: Schema, keys: tuple[str, ...], where: str) -> Schema:
-    """Return the schema of a list whose items are identified by these keys. Raises TypeError for unusable keys."""
+    """Return the schema of a list whose items are identified by `keys`. Raises TypeError for unusable keys."""
     items = schema.get("items", {})
     for key in keys:
         described = items.get("properties", {}).get(key)
         if described is None:
-            raise TypeError(f"{where}: MapKeys names {key!r}, which its items do not have")
+            raise TypeError(f"{where}: MapKeys names {key!r}, which is no field of its items")
         if key not in items.get("required", ()) and "default" not in described:
-            raise TypeError(f"{where}: MapKeys names {key!r}, which must then be required or have a default")
+            raise TypeError(f"{where}: MapKeys names {key!r}, so this field must be required or have a default")
     return {**schema, LIST_TYPE: "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
@@ -176,13 +176,13 @@ def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
 
 
 class Within(msgspec.Struct, frozen=True):
-    """The position of a type: the record classes around it, and how the API's own parts are written."""
+    """The context of a type: the Structs and similar classes that contain it, and the style of the API's own parts."""
 
     classes: tuple[type, ...] = ()
     style: Style = PLAIN
 
     def inside(self, cls: type) -> Within:
-        """The position of the fields of `cls`."""
+        """The context of the fields of `cls`."""
         return Within((*self.classes, cls), self.style)
 
 
@@ -194,7 +194,7 @@ Field = tuple[str, Any, Any]
 
 _ISO_DURATION = r"^[-+]?P(\d+(\.\d+)?W|(\d+(\.\d+)?D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$"
 _QUANTITY = (r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-             r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$")  # as controller-gen's, and what the parser accepts
+             r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$")  # controller-gen also allows fractions here
 _GO_DURATION = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|" + "\u00b5s|\u03bcs" + r"|ms|s|m|h))+)$"
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},
@@ -214,7 +214,7 @@ _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
 def object_schema(cls: Any, fields: Iterable[Field], within: Within = _OUTERMOST) -> Schema:
-    """Return the schema of an object with these fields; `cls` gives the description and the name in errors."""
+    """Return the schema of an object with these fields; `cls` provides the description, and the name in errors."""
     found, cls = cls, record_class(cls)
     if found in within.classes:
         ring = (*within.classes[within.classes.index(found):], found)
@@ -249,7 +249,7 @@ def _fields_of(cls: type) -> list[Field]:
 
 
 def _part_schema(cls: type, within: Within) -> Schema | None:
-    """The schema of a part of the API, with the fields that a subclass adds; None for any other class."""
+    """The schema of an API part or of its subclass, with the fields that the subclass adds. None for other classes."""
     for base in cls.__mro__:
         if (name := part_name(base)) is None:
             continue
@@ -299,7 +299,7 @@ def _schema(hint: Any, where: str, within: Within) -> Schema:
 
 
 def _open(options: tuple[Any, ...]) -> Schema:
-    """The schema of a value that is not described, except that it may say whether the value is a list or an object."""
+    """The schema of an undescribed value. It says at most whether the value is a list or an object."""
     origin = (typing.get_origin(options[0]) or options[0]) if len(options) == 1 else Any
     if isinstance(origin, type) and issubclass(origin, list | tuple | set | frozenset):
         return {"type": "array", "items": {_PRESERVE: True}}
@@ -320,8 +320,8 @@ def _int_or_string(options: tuple[Any, ...]) -> Schema | None:
 
 def _only_schema(options: tuple[Any, ...], hint: Any, where: str, within: Within) -> Schema:
     if len(options) != 1:
-        raise TypeError(f"{where}: {hint} has no structural schema: of unions, T | None and int | str do; "
-                        "use dict[str, Any] or Any")
+        raise TypeError(f"{where}: {hint} has no structural schema; only the unions T | None, int | str "
+                        "and unions of tagged Structs have one; use dict[str, Any] or Any")
     only = plain_type(options[0])
     if only is Any:
         return {_PRESERVE: True}
@@ -362,8 +362,8 @@ def _container_schema(hint: Any, where: str, within: Within) -> Schema | None:
     schema: Schema = {"type": "array", "items": items}
     if issubclass(origin, set | frozenset):
         if items.get("nullable") or items.get("type") not in ("string", "integer", "number", "boolean"):
-            raise TypeError(f"{where}: a set on the server holds scalars that are not null; use list, with MapKeys if "
-                            "its items have keys")
+            raise TypeError(f"{where}: a set must hold scalars that cannot be null; use list, with MapKeys if its "
+                            "items have keys")
         schema[LIST_TYPE] = "set"
     return schema
 
@@ -384,11 +384,11 @@ def _enum_values(hint: Any) -> list[Any]:
 
 
 def schema_of(hint: Any, where: str) -> Schema:
-    """Return the schema of a type at `where`. Raises TypeError."""
+    """Return the schema of a type. Raises TypeError, which names `where`, for a type without a schema."""
     return _schema(hint, where, _OUTERMOST)
 
 
 def _description(cls: type) -> str:
-    """The class's own docstring, but not the signature that dataclasses put in the place of a missing docstring."""
+    """The class's own docstring, but not the signature that dataclasses use as a default docstring."""
     text = cls.__dict__.get("__doc__") or ""
     return "" if text.startswith(f"{cls.__name__}(") else inspect.cleandoc(text)

@@ -95,7 +95,7 @@ def test_kinds_can_be_used_when_they_are_installed_and_follow_a_change(client: C
 
 
 @pytest.mark.parametrize(("kinds", "said"), [
-    ([Part, PartWithColour], r":Part, .*:PartWithColour cannot be made: .* two definitions are of version v1"),
+    ([Part, PartWithColour], r":Part, .*:PartWithColour cannot be made: .* two definitions have version v1"),
     ([Tool, RivalTool], r"Tool, RivalTool are versions of tools\.tools\.example\.com: one must be the"),
     ([Odd], r":Odd cannot be made: Odd\.spec: complex"),
 ])

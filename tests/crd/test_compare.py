@@ -53,7 +53,7 @@ OBJECT = {"type": "object", "properties": {"a": TEXT, "b": NUMBER}}
     ({"type": "array", "items": OBJECT}, {"type": "array", "items": {**OBJECT, "required": ["a"]}},
      "[].a: is required now"),
     ({"type": "array", "items": TEXT}, {"type": "array", "items": TEXT, "x-kubernetes-list-type": "set"},
-     ": the list is a set now, whose items differ"),
+     ": the list is a set now, so its items must be unique"),
     ({"type": "object", "additionalProperties": TEXT}, {"type": "object"}, ": undeclared keys are pruned now"),
     ({"type": "object", "additionalProperties": TEXT}, {"type": "object", "additionalProperties": NUMBER},
      "[*]: the type is integer, and was string"),

@@ -175,7 +175,7 @@ def test_where_no_functions_lead_that_is_told_with_those_there_are(version: str,
 @pytest.mark.parametrize(("functions", "problem"), [
     ({}, "needs functions"), ({("v1", "v1"): step("")}, "leads nowhere"),
     ({(WidgetV1, "v2"): step("")}, "one version by a class and one by a text"),
-    ({(WidgetV1, WidgetV2): to_v2, ("v1", "v2"): step("")}, "is there twice"),
+    ({(WidgetV1, WidgetV2): to_v2, ("v1", "v2"): step("")}, "is given twice"),
     ({(WidgetV1, Other): to_v2}, "a Conversion is for the versions of one kind")])
 def test_what_makes_no_conversion_is_refused(functions: Any, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):

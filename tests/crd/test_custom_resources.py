@@ -213,17 +213,17 @@ class WithoutKey:
 
 
 @pytest.mark.parametrize(("hint", "message"), [
-    (set[Port], r"Thing\.field: a set on the server holds scalars"),
-    (set[int | None], r"Thing\.field: a set on the server holds scalars"),
+    (set[Port], r"Thing\.field: a set must hold scalars"),
+    (set[int | None], r"Thing\.field: a set must hold scalars"),
     (list[complex], r"Thing\.field\[\]: complex"),
     (dict[str, object], r"Thing\.field\[…\]: object"),
-    (str | float, r"Thing\.field: .*of unions, T \| None and int \| str do"),
+    (str | float, r"Thing\.field: .*only the unions T \| None, int \| str"),
     (tuple[int, str], r"Thing\.field: a tuple of different types"),
     (Annotated[Port, OneOf("none")], r"Thing\.field: OneOf names none, which the type does not have"),
     (Literal["a", 1], r"Thing\.field: the values of an enum"),
     (Node_, r"Node_ contains itself \(Node_ -> Node_\)"),
-    (Annotated[list[Port], MapKeys("missing")], r"Thing\.field: MapKeys names 'missing', which its items do not have"),
-    (WithoutKey, r"WithoutKey\.ports: MapKeys names 'nodePort', which must then be required or have a default"),
+    (Annotated[list[Port], MapKeys("missing")], r"Thing\.field: MapKeys names 'missing', which is no field of its items"),
+    (WithoutKey, r"WithoutKey\.ports: MapKeys names 'nodePort', so this field must be required or have a default"),
 ])
 def test_types_without_a_schema_are_named_with_their_field(hint: Any, message: str) -> None:
     thing = type("Thing", (), {})

@@ -139,8 +139,8 @@ def test_versions_are_merged_with_the_stored_one_first() -> None:
 
 
 @pytest.mark.parametrize(("crds", "stored", "problem"), [
-    ([], "v1", "no definitions were given"), ([Document.crd()], "v3", "no definition is of the stored version v3"),
-    ([Document.crd(), Document.crd()], "v1", "two definitions are of version v1"),
+    ([], "v1", "no definitions were given"), ([Document.crd()], "v3", "no definition has the stored version v3"),
+    ([Document.crd(), Document.crd()], "v1", "two definitions have version v1"),
     ([merge_crds([Document.crd(), DocumentV2.crd()], "v1")], "v1", "has 2 versions"),
     ([Document.crd(), {**DocumentV2.crd(), "spec": {**DocumentV2.crd()["spec"], "scope": "Cluster"}}], "v1",
      "spec.scope of v2 is 'Cluster', of v1 'Namespaced'")])

@@ -397,7 +397,7 @@ class Callback(BaseModel):
     (Node, r"spec\.children", "contains itself"), (Untagged, "spec.either", "a union of"),
     (Number, "spec.either", "a union of number, string"),
     (Textual, "spec.either", "a union of array, string"), (Mixed, "spec.pair", "a tuple of different types"),
-    (ModelSet, "spec.matrix", "a set on the server holds scalars"), (Nothing, "spec.nothing", "null alone"),
+    (ModelSet, "spec.matrix", "a set must hold scalars"), (Nothing, "spec.nothing", "null alone"),
     (TwoNames, "spec.size", "under one key"), (OtherName, "spec.size", "under one key"),
     (Clash, "spec.pet", "lives is declared differently"), (KeyPattern, "spec.sizes", "patternProperties|propertyNames"),
     (Callback, "spec", "has no schema")])
