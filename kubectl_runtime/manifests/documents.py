@@ -2,14 +2,14 @@
 
 - Text that begins with ``{`` is JSON: objects one after the other, with or without white space between. Other text is
   YAML: documents separated by lines of ``---``, which may have a comment but nothing else. Empty documents are left out
-  and not counted. JSON may be followed by a ``---`` and then by YAML. Text that begins with ``{`` and is not JSON may
-  be YAML, as in newer versions of kubectl.
+  and not counted. JSON may be followed by a ``---`` and then by YAML. Text that begins with ``{`` but is not JSON is
+  read as YAML, as in newer versions of kubectl.
 - Bytes are UTF-8, or UTF-16 with a byte order mark; invalid bytes become U+FFFD, as do halves of surrogate pairs in
-  JSON. Numbers without a fraction are integers; those beyond 64 bits are floating-point numbers. A text is read as a
-  whole or not at all.
-- A named file is read whatever its name; in a folder the files ``*.json``, ``*.yaml`` and ``*.yml`` are read, sorted by
-  name, and files in its folders only with ``recursive``. ``-`` is standard input.
-- A List gives its items one by one, in order, and so does a List inside a List. Items of a typed list (``PodList``) may
+  JSON. Numbers without a fraction are integers; integers beyond 64 bits become floating-point numbers. An error
+  anywhere in a text means that none of its documents are returned.
+- A named file is read whatever its name. In a folder the files ``*.json``, ``*.yaml`` and ``*.yml`` are read, sorted by
+  name; files in subfolders are read only with ``recursive``. ``-`` is standard input.
+- A List is replaced by its items, in order, and so is a List inside a List. Items of a typed list (``PodList``) may
   omit apiVersion and kind. ``items: null`` is an empty list. For kubectl every object with ``items`` is a list; here
   its kind must also end with List, so that a custom resource may have a field ``items``.
 
@@ -45,9 +45,9 @@ _DIRECTIVES = re.compile(rf"{_BLANK_LINES}(?:%.*\n{_BLANK_LINES})+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document and its place: its `number` in its `source`, and the `line` on which it begins, from 1."""
+    """A document and its place: its `number` in its `source`, and the `line` on which it begins; both from 1."""
 
-    value: Any = field(repr=False)  # it may be a Secret
+    value: Any = field(repr=False)  # not shown, because it may be a Secret
     source: str
     number: int
     line: int
@@ -69,7 +69,7 @@ def read_text(text: str | bytes, source: str = "the text") -> list[Document]:
 
 
 def decode_text(data: bytes, *, strict: bool = False) -> str:
-    """Bytes to text: by the byte order mark, else UTF-8, with U+FFFD for invalid bytes (UnicodeError if `strict`)."""
+    """Decode by the byte order mark, or as UTF-8. Invalid bytes become U+FFFD, or raise UnicodeError if `strict`."""
     mark, encoding = next((entry for entry in _MARKS if data.startswith(entry[0])), (b"", "utf-8"))
     data = data[len(mark):]
     if strict or encoding != "utf-8":
@@ -78,9 +78,9 @@ def decode_text(data: bytes, *, strict: bool = False) -> str:
 
 
 def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value that begins at `start`, and its end. Raises ValueError (json.JSONDecodeError for the grammar).
+    """Return the JSON value that begins at `start`, and the position after the value.
 
-    Halves of surrogate pairs become U+FFFD.
+    Halves of surrogate pairs become U+FFFD. Raises ValueError; for a syntax error, its subclass json.JSONDecodeError.
     """
     value, end = _decoder.raw_decode(text, start)
     if "\\u" in text[start:end]:
@@ -97,7 +97,7 @@ _decoder = json.JSONDecoder(parse_constant=_refuse)
 
 
 def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any, int]]:
-    """The values with the lines on which they begin. After an error `found` has the documents before the error."""
+    """Yield each value with the line on which it begins. The caller appends each document to `found`."""
     at = _skip_space(text, 0)
     while text.startswith("{", at):
         line = text.count("\n", 0, at) + 1
@@ -119,7 +119,7 @@ def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any
 
 def _flow_documents(text: str, source: str, found: list[Document], problem: ManifestError
                     ) -> Iterator[tuple[Any, int]]:
-    """Read text that begins with a brace and is not JSON as YAML. If that fails, raise the error of the JSON."""
+    """Read text as YAML that begins with a brace but is not JSON. If that fails, raise `problem`, the JSON error."""
     try:
         yield from list(_yaml_values(text, source, found, 0))
     except ManifestError:
@@ -142,12 +142,12 @@ def _yaml_values(text: str, source: str, found: list[Document], start: int) -> I
 
 
 def _parts(text: str, source: str, start: int) -> Iterator[tuple[str, int]]:
-    """The documents' texts with the lines on which they begin."""
+    """Yield the text of each YAML document, with the line on which the text begins."""
     begin, line = start, text.count("\n", 0, start) + 1
     for match in _SEPARATOR.finditer(text, start):
         part = text[begin:match.start()]
         if _DIRECTIVES.match(part):
-            continue  # %YAML and %TAG belong to the document after the line
+            continue  # %YAML and %TAG belong to the document after this --- line
         if (rest := match[1].strip()) and not rest.startswith("#"):
             raise ManifestError(source, "a line that begins with --- separates documents and must hold nothing else",
                                 line=text.count("\n", 0, match.start()) + 1)
@@ -160,7 +160,7 @@ def _parts(text: str, source: str, start: int) -> Iterator[tuple[str, int]]:
 
 
 def _leading_lines(part: str) -> int:
-    """The number of lines with white space and comments before the content of a document."""
+    """The number of blank lines and comment lines before a document's content."""
     count = 0
     for line in part.split("\n"):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -191,8 +191,8 @@ def read_files(path: str | Path, *, recursive: bool = False) -> Iterator[Documen
     """The documents of a file, of a folder, or of standard input (``-``), which is read to its end.
 
     `recursive` includes the folders in a folder; folders behind symbolic links are not entered, but files behind links
-    are read. Files are read one by one as the iterator proceeds. Raises `ManifestError`, also for a folder without
-    manifests, and OSError.
+    are read. Files are read one by one as the iterator proceeds. Raises `ManifestError`, for example if the
+    folder has no manifests, and OSError.
     """
     if str(path) == STDIN:
         yield from read_text(sys.stdin.buffer.read(), "standard input")
@@ -222,8 +222,8 @@ Object = dict[str, Any]
 
 
 def objects_of(value: Any, place: str) -> Iterator[tuple[Object, str]]:
-    """The objects in a document, each with its place; `place` is the document's. Raises `ManifestError` for anything
-    that is not an object."""
+    """Yield the objects in the document `value`, each with its place; `place` is the document's place. Raises
+    `ManifestError` for anything that is not an object."""
     if not isinstance(value, dict):
         raise ManifestError(place, f"there is {_article(value)} where a Kubernetes object is expected")
     kind = value.get("kind")
@@ -252,20 +252,20 @@ Manifests: TypeAlias = str | bytes | Path | Mapping[str, Any] | Iterable[Any] | 
 
 def read_objects(source: Manifests, *, recursive: bool = False,
                  defaults: bool = True) -> Iterator[tuple[Object, str]]:
-    """The Kubernetes objects in `source` as plain JSON values under the wire's keys, each with its place
-    (``deploy/web.yaml, document 2, line 14``, or ``object 3``), in order; the items of a List one by one.
+    """Yield the Kubernetes objects in `source` in order, as plain JSON values with the API's keys (``apiVersion``).
 
-    `recursive` includes the folders in folders. Without `defaults` a resource object that this program created leaves
-    out fields that equal their class's default, as for a server-side apply. Files are read as the iterator proceeds.
-    Kind and name of an object are not checked. Raises `ManifestError` for anything that is not a manifest, OSError for
-    a file that cannot be read.
+    Each object comes with its place (``deploy/web.yaml, document 2, line 14``, or ``object 3``). The items of a List
+    are yielded one by one. `recursive` includes subfolders. With `defaults=False`, a resource object that this program
+    created leaves out fields that equal their class's default, as for a server-side apply. Files are read as the
+    iterator proceeds. Kind and name of an object are not checked. Raises `ManifestError` for anything that is not a
+    manifest, OSError for a file that cannot be read.
     """
     for value, place in _source_values(source, "the object given", recursive, defaults):
         yield from objects_of(value, place)
 
 
 def _source_values(source: Manifests, place: str, recursive: bool, defaults: bool) -> Iterator[tuple[Any, str]]:
-    """The values of the documents, each with its place. `place` is for a value that is not text."""
+    """Yield each document's value with its place. `place` is the place of a source that is neither text nor a file."""
     if isinstance(source, str | bytes | Path):
         for document in _documents(source, recursive):
             yield document.value, document.place
@@ -291,5 +291,5 @@ def _documents(source: str | bytes | Path, recursive: bool) -> Iterator[Document
 
 
 def _is_a_file(text: str) -> bool:
-    """Whether `text` names an existing file or folder, or standard input. Not every text can be a file name."""
+    """Whether `text` names an existing file or folder, or standard input. Text with a line break names no file."""
     return text == STDIN or (bool(text) and "\n" not in text and os.path.exists(text))

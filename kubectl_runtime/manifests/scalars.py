@@ -1,8 +1,8 @@
 """YAML scalars as kubectl and the API server read them: the rules of Go's decoder (sigs.k8s.io/yaml, goyaml.v2).
 
 The rules are YAML 1.1's with exceptions: ``y``, ``n``, ``on`` and ``off`` are booleans, ``0o17`` and ``017`` are octal,
-and underscores in numbers are skipped; but ``1:30`` is not a number, a date and ``=`` are text, and the value must fit
-an explicit standard tag. An integer beyond 64 bits is a floating-point number; a number too large for that is text.
+and underscores in numbers are skipped. But ``1:30``, dates and ``=`` are text, and a value with an explicit standard
+tag must fit the tag. An integer beyond 64 bits is a floating-point number; a number too large for that is text.
 
 `YamlError` is an error in one document, `ManifestError` an error in a source of documents.
 """
@@ -38,9 +38,9 @@ _BASES = {"x": 16, "o": 8, "b": 2, "old": 8, "d": 10}
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _POINT_FIRST = re.compile(r"\.[0-9](?:_?[0-9])*(?:[eE][-+]?[0-9](?:_?[0-9])*)?")
 _LEAST, _MOST, _MOST_UNSIGNED = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
-_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # floats below the first are exact; from the second on they have an exponent
+_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # exact integers below 2**53; Go prints an exponent from 1e21 on
 _UNDECODED = re.compile("[\udc80-\udcff]")
-_KEY_DIGITS = 6  # exponents from here on are written in exponent form
+_KEY_DIGITS = 6  # keys from 1e+06 on are written with an exponent
 
 
 def resolve(text: str) -> bool | int | float | str | None:
@@ -55,8 +55,8 @@ def resolve(text: str) -> bool | int | float | str | None:
 
 
 def tagged(tag: str, text: str) -> bool | int | float | str | None:
-    """The value of a scalar with an explicit tag; text for unknown tags. Raises ValueError, with Go's text, if the
-    scalar does not fit the tag."""
+    """The value of a scalar with an explicit tag; the text itself for unknown tags. Raises ValueError, with Go's
+    message, if the scalar does not fit the tag."""
     if tag == BINARY:
         return _binary(text)
     if tag not in (_NULL, _BOOL, _INT, _FLOAT):
@@ -85,7 +85,7 @@ def key_text(key: bool | int | float | str | None) -> str:
 
 
 def whole_numbers(value: Any, *, narrow: bool = False) -> Any:
-    """`value` with integers for all numbers without a fraction, as when YAML is converted to JSON.
+    """Return `value` with integers in place of floats without a fraction, as when YAML is converted to JSON.
 
     `narrow` turns integers beyond 64 bits into floating-point numbers, as Go's decoder does without a declared type.
     """
@@ -103,7 +103,7 @@ def whole_numbers(value: Any, *, narrow: bool = False) -> Any:
 def _whole(value: float) -> int | float:
     if not value.is_integer() or abs(value) >= _FIRST_EXPONENT:
         return value
-    number = int(value) if abs(value) < _EXACT else int(Decimal(repr(value)))  # as printed: 1234567890123456800
+    number = int(value) if abs(value) < _EXACT else int(Decimal(repr(value)))  # the printed digits
     return number if _LEAST <= number <= _MOST else value
 
 
@@ -117,7 +117,7 @@ def _number(text: str) -> int | float | str:
     if match := _INTEGER.fullmatch(plain):
         base = match.lastgroup or "d"
         digits = match[base].lstrip("0") or "0"
-        value = int(digits, _BASES[base]) if len(digits) <= 64 else _MOST_UNSIGNED + 1  # int() refuses 4,300 digits
+        value = int(digits, _BASES[base]) if len(digits) <= 64 else _MOST_UNSIGNED + 1  # int() refuses 4,301 digits
         value = -value if match["sign"] == "-" else value
         if _LEAST <= value <= (_MOST if match["sign"] else _MOST_UNSIGNED):
             return value
@@ -126,7 +126,7 @@ def _number(text: str) -> int | float | str:
 
 def _float(plain: str, text: str) -> float | str:
     value = float(plain)
-    return text if value in (float("inf"), float("-inf")) else value  # too large for a number
+    return text if value in (float("inf"), float("-inf")) else value  # too large for a float: text
 
 
 def _binary(text: str) -> str:
@@ -137,7 +137,7 @@ def _binary(text: str) -> str:
 
 
 def _float_key(key: float) -> str:
-    """Go writes keys with the precision of 32 bits, which is surprising."""
+    """The text of a float as a key. Go rounds such keys to 32 bits."""
     try:
         narrow = struct.unpack("f", struct.pack("f", key))[0]
     except OverflowError:
@@ -166,8 +166,8 @@ def _short(tag: str) -> str:
 
 
 class YamlError(ValueError):
-    """A YAML document that cannot be read. The text is that of kubectl and of the API server (``yaml: line 3: ...``):
-    their decoder counts lines differently. The text may quote the document.
+    """A YAML document that cannot be read. The text, such as ``yaml: line 3: ...``, is the error of kubectl and of the
+    API server, whose decoder counts lines differently. The text may quote the document.
 
     `problem` is the text without that line number. `line` and `column` are the true place, from 1; 0 if unknown.
     """

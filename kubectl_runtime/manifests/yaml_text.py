@@ -1,13 +1,13 @@
 """Converts one YAML document to JSON values and back, with the limits of Go's decoder.
 
 PyYAML parses the text into a tree of nodes. The values of scalars, the conversion of keys to text, and the merging of
-``<<`` follow Go's rules (see ``scalars``), so that a value is what kubectl and the API server read. One difference is
-left: a plain scalar with the tag ``!`` alone does not become text. An alias counts as large as its anchor's value, and
-aliases of aliases multiply ("a billion laughs"), so sizes are counted in the tree before values are built: only a small
-part of a large document may come from aliases.
+``<<`` follow Go's rules (see ``scalars``), so that a value is what kubectl and the API server read. One difference
+remains: a plain scalar with the tag ``!`` alone does not become text. Aliases of aliases can make a small text a huge
+value ("a billion laughs"). Therefore sizes are counted in the tree before values are built, where each alias counts as
+its whole value, and only a small part of a large document may come from aliases.
 
-The written YAML reads back unchanged by Go's rules (kubectl, the API server) and by YAML 1.1's (PyYAML). Text that
-one of them would read as something else is quoted; text of several lines is a block. Aliases are never written.
+The written YAML reads back unchanged under Go's rules (kubectl, the API server) and under YAML 1.1 (PyYAML). Text that
+either would read as another type is quoted; text of several lines is a block. Aliases are never written.
 """
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import yaml
 
 from kubectl_runtime.manifests.scalars import TEXT, YamlError, key_text, resolve, tagged, whole_numbers
 
-_PLAIN = "plain"  # an internal tag for scalars without quotes and tag
+_PLAIN = "plain"  # an internal tag for scalars that have neither quotes nor a tag
 _MERGE = "tag:yaml.org,2002:merge"
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
-# the share of a document's values that may come from aliases, up to and beyond these sizes
+# the share of values that may come from aliases: MOST up to MANY_VALUES, falling to FEWEST at TOO_MANY_VALUES
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 MOST_LEVELS = 500
 """The maximum depth of nesting. Deeper documents overflow the stack of the process in older bindings of libyaml."""
@@ -31,9 +31,9 @@ MOST_LEVELS = 500
 def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone: bool = False) -> Any:
     """The JSON value of the first YAML document of a text, None if there is none.
 
-    The rest of the text is ignored, unless the document must be `alone`.
-    Bytes may be UTF-8 or, with a byte order mark, UTF-16. A message for each key that a mapping has twice is added to
-    `duplicates`; the last value counts. Raises `YamlError`.
+    The rest of the text is ignored; with `alone`, a second document is an error. Bytes may be UTF-8 or, with a byte
+    order mark, UTF-16. If a mapping has a key twice, the last value counts, and a message is added to `duplicates`.
+    Raises `YamlError`.
     """
     try:
         reader = _Composer(text)
@@ -56,8 +56,8 @@ def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone
 
 
 class _NoResolver:
-    """Leaves the values of scalars to `scalars`; it only distinguishes plain scalars from quoted ones. It also counts
-    the levels of nesting, since both parsers call it when they enter and leave a node."""
+    """Tags scalars only as plain or quoted, because `scalars` computes their values. Also counts the levels of nesting:
+    both parsers call this class when they enter and leave a node."""
 
     _levels = 0
 
@@ -91,7 +91,7 @@ else:
 
 
 def _syntax_error(error: yaml.MarkedYAMLError) -> YamlError:
-    """The error with the line number of Go's decoder, which counts differently, and with the true line."""
+    """The error with the true line, and with the line as Go's decoder counts it."""
     mark = error.problem_mark or error.context_mark
     line = error.problem_mark.line if error.problem_mark else 0
     if line:
@@ -128,8 +128,8 @@ def _scalar(node: yaml.Node) -> Any:
 
 
 def _mapping(node: yaml.MappingNode, duplicates: list[str]) -> dict[str, Any]:
-    """Two rules are surprising. If a mapping has a key of its own and also merges it, the later one in the text counts;
-    in a list of mappings to merge, the first mapping with the key counts."""
+    """Two rules are surprising. If a mapping has a key of its own and also merges the same key, the later of the two in
+    the text counts. In a list of mappings to merge, the first mapping with the key counts."""
     result: dict[str, Any] = {}
     own: set[str] = set()
     for key_node, value_node in node.value:
@@ -174,8 +174,8 @@ def _at(node: yaml.Node, problem: str) -> YamlError:
 
 
 def _check_aliases(root: Any) -> None:
-    """Raise `YamlError` if the document is too large because of aliases, or contains itself."""
-    sizes: dict[Any, int] = {}  # the size of every node with its children, 0 while they are counted
+    """Raise `YamlError` if aliases make the document too large, or if an anchor's value contains itself."""
+    sizes: dict[Any, int] = {}  # each node's size including its children; 0 while the children are being counted
 
     def size(node: Any) -> int:
         known = sizes.get(node)
