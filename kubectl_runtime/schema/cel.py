@@ -2,15 +2,16 @@
 
 The engine is cel-expr-python 0.1.3, Google's wrapper of cel-cpp, with protobuf for the types. It checks types when a
 rule is compiled, so that a wrong rule is refused when its CustomResourceDefinition is created, as the API server
-promises. common-expression-language 0.10 (Rust) and cel-python 0.5 (pure Python), which were tried with the recorded
-rules, do not check types. The engine has cel-go's errors, RE2 patterns, optional types and typed functions; a rule
-takes 12 µs. Wheels exist for Python 3.11 to 3.14 on Linux, macOS and Windows, but not for free-threaded Python.
+promises. common-expression-language 0.10 (Rust) and cel-python 0.5 (pure Python), which were tried on the recorded
+rules of the test suite, do not check types. The engine has cel-go's errors, RE2 patterns, optional types and typed
+functions. A rule takes 12 µs. Wheels exist for Python 3.11 to 3.14 on Linux, macOS and Windows, but not for
+free-threaded Python.
 
-The engine's limits apply to rules. A rule of more than 32 levels does not compile; beyond 10,000 iterations of macros
-the evaluation is an error and the object is refused. `celcost.py` estimates the cost of rules. Optional values cannot
-be passed in, so `optionalOldSelf` is bound inside the expression. Functions cannot return opaque types, so quantities
-and similar values are messages with their canonical text. Safe for concurrent use; the wrapper holds the GIL while it
-evaluates.
+The engine's limits apply to rules. A rule of more than 32 nesting levels does not compile. A rule whose macros need
+more than 10,000 iterations fails, and the object is refused. `celcost.py` estimates the cost of rules. Optional
+values cannot be passed in, so `optionalOldSelf` is bound inside the expression. Functions cannot return opaque types,
+so quantities and similar values are protobuf messages that hold their canonical text. Safe for concurrent use; the
+wrapper holds the GIL while it evaluates.
 
 A `Condition` is a match condition of a webhook: an expression over `object`, `oldObject` and `request`. The fields of
 `request` are typed, so that a wrong name does not compile; the objects are not typed.
@@ -67,14 +68,14 @@ _TEXTS = ((re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$"), ""), (re.compile(r" not foun
 
 
 class CelError(Exception):
-    """A rule that does not compile, or an evaluation without a value; the text is the engine's, in cel-go's form."""
+    """An expression does not compile, or its evaluation fails. The text is the engine's error in cel-go's wording."""
 
 
 @functools.cache
 def engine() -> Any:
-    """The C++ wrapper, imported for the first rule (0.1 s). Raises MissingExtra."""
+    """The engine and its extensions, imported when the first rule needs them (0.1 s). Raises MissingExtra."""
     try:
-        pool_of(())  # protobuf, which only celtypes.py imports
+        pool_of(())  # imports protobuf, which is part of the extra, too
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
     except ImportError as error:
@@ -83,7 +84,7 @@ def engine() -> Any:
 
 
 def bare(expression: str) -> str:
-    """An expression without its string literals and comments."""
+    """The expression without its string literals and comments."""
     return re.sub(r"""r?(\"\"\"|'''|"|')(?:\\.|(?!\1).)*\1|//[^\n]*""", '""', expression, flags=re.DOTALL)
 
 
@@ -96,7 +97,7 @@ def uses_old_self(expression: str) -> bool:
 
 
 def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
-    """The engine's type for a schema's type; `messages` has the names of the object types in `declared`."""
+    """The engine's type for a schema's type; `messages` names the object types in `declared`."""
     cel = engine()[0]
     if isinstance(declared, ListOf):
         return cel.Type.List(cel_type(declared.element, messages))
@@ -108,7 +109,7 @@ def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
 
 
 def messages_in(declared: Type, counter: itertools.count[int]) -> Iterable[tuple[str, Message]]:
-    """The object type in `declared`, if any, with a name for the object type."""
+    """Yield the object type in `declared`, if any, with a new name for it."""
     while isinstance(declared, ListOf | MapOf):
         declared = declared.element
     if isinstance(declared, Message):
@@ -128,10 +129,11 @@ def _signature_type(text: str) -> Any:
 
 
 def library(*, typed: bool, classes: Mapping[str, Any], authorizer: bool = False) -> Any:
-    """The functions as an extension, since other functions may have the same names.
+    """Kubernetes' functions as an engine extension, because some share their names with other functions.
 
-    When a rule is checked (`typed`), lists have element types. When the rule runs, lists have no types and the values
-    decide. The same holds for opaque values, since the engine would not distinguish a version from a quantity.
+    When a rule is checked (`typed`), the declared types of lists and opaque values select the overload. When the rule
+    runs, lists and opaque values are untyped and the values select the overload, because the engine would not
+    distinguish a version from a quantity.
     """
     cel = engine()[0]
     alike: dict[Any, list[Function]] = {}
@@ -206,8 +208,8 @@ class Scope:
 
     def most_cost(self, expression: str, wanted: Literal["bool", "string"], *,
                   optional_old: bool = False) -> int | None:
-        """The greatest estimated cost of an expression; None if its type is not the wanted one. Raises CelError, with
-        the compiler's text, if the expression does not compile."""
+        """The greatest estimated cost of an expression; None if the expression's type is not `wanted`. Raises
+        CelError, with the compiler's text, if the expression does not compile."""
         refuse_own_names(expression)
         if not optional_old:
             found = compiled(self._plain, expression)
@@ -219,18 +221,18 @@ class Scope:
 
     @property
     def most_times(self) -> int:
-        """How many values of this schema fit into one request, at most."""
+        """The maximum number of values of this schema in one request."""
         return celcost.most_times(self._sizes)
 
 
 def refuse_own_names(expression: str) -> None:
-    """Raise CelError for the names that `celmacros` uses: the engine knows these names, but an API server does not."""
+    """Raise CelError if `expression` calls a function that an API server does not know and `celmacros` adds."""
     if found := re.search(r"(?<![\w.])(?:(cel)\s*\.\s*bind|(kubernetes__\w+))\s*\(", bare(expression)):
         raise CelError(f"ERROR: <input>: undeclared reference to '{found[1] or found[2]}' (in container '')")
 
 
 def type_name(found: str) -> str:
-    """The engine's name of a type in cel-go's form."""
+    """The name of a type as cel-go writes it; `found` is the engine's name."""
     return found if found.startswith("kubernetes.") else found.lower()
 
 
@@ -240,13 +242,13 @@ def compiled(environment: Any, expression: str) -> Any:
     try:
         return environment.compile(whole)
     except RuntimeError as error:
-        text = cleaned(str(error) if whole == expression else "\n".join(  # the columns are not the rule's
+        text = cleaned(str(error) if whole == expression else "\n".join(  # omit columns of the expanded text
             re.sub(r"<input>:\d+:\d+: ", "<input>: ", line) for line in str(error).split("\n") if line[:3] != " | "))
         raise CelError(text.replace("<input>:2:", "<input>:1:") if "oldSelf__given" in expression else text) from None
 
 
 def cleaned(text: str) -> str:
-    """The engine's text in cel-go's form."""
+    """The engine's error text as cel-go would write it."""
     for pattern, better in _TEXTS:
         text = pattern.sub(better, text)
     return _NO_OVERLOAD.sub(_of_receiver, _UNDECLARED.sub(_at_its_beginning, text))
@@ -269,7 +271,7 @@ def _of_receiver(found: re.Match[str]) -> str:
 
 
 def _at_its_beginning(found: re.Match[str]) -> str:
-    """An error about an unknown name as cel-go writes it: without the fields behind the name, at its beginning."""
+    """An error about an unknown name as cel-go writes it: without the fields after it, at the name's beginning."""
     place, column, what, name, fields, rest, lines = found.groups()
     begin = max(int(column) - len(f"{name}.{fields}".rpartition(".")[0]), 1)
     return f"{place}{begin}{what}{name}{rest}" + re.sub(r"\.*\^$", "." * (begin - 1) + "^", lines)
@@ -277,8 +279,8 @@ def _at_its_beginning(found: re.Match[str]) -> str:
 
 @functools.cache
 def _runtime() -> tuple[Any, Any]:
-    """The environments in which rules run, without and with optional old values. They have no types: `Scope` has
-    already checked the types."""
+    """The environments in which rules run, without and with optional old values. Their variables are
+    untyped, because `Scope` has already checked the types."""
     cel, extensions, bindings = engine()
     pool = pool_of(())
     made, own, value = library(typed=False, classes=opaque_classes(pool)), {"self": cel.Type.DYN}, cel.Type.DYN
@@ -288,14 +290,14 @@ def _runtime() -> tuple[Any, Any]:
 
 
 class Values:
-    """A value and the old value, both from `convert`, passed to the engine once for all rules of a schema."""
+    """A value and the old value, both already converted, passed to the engine once for all rules of a schema."""
 
     def __init__(self, value: Any, old: Any = NOTHING) -> None:
         self._value, self._old = value, old
         self._bound: dict[bool, Any] = {}
 
     def bound(self, *, optional_old: bool) -> Any:
-        """The variables of an expression, in the engine's form."""
+        """The variables `self` and `oldSelf`, in the engine's form."""
         if optional_old not in self._bound:
             given = self._old is not NOTHING
             data = {"self": self._value}
@@ -315,7 +317,7 @@ class Program:
     optional_old: bool
 
     def holds(self, value: Any) -> bool:
-        """Whether a rule without oldSelf is true for a value; False for an error (`run` raises the error)."""
+        """Whether this rule, which must not use oldSelf, is true for `value`; False if evaluation fails."""
         try:
             return self.expression.eval(_runtime()[0].Activation({"self": value})).value() is True
         except RuntimeError:
@@ -334,15 +336,15 @@ class Program:
 
 @functools.lru_cache(maxsize=4096)
 def program(expression: str, *, optional_old: bool = False) -> Program:
-    """An expression, compiled to run. `Scope.most_cost` must have accepted it."""
+    """Compile an expression so that it can run. `Scope.most_cost` must have accepted the expression before."""
     plain, optional = _runtime()
     return Program(compiled(optional if optional_old else plain,
                              _OPTIONAL_OLD % expression if optional_old else expression), optional_old)
 
 
 def convert(node: Node, expressions: Iterable[str], *, root: bool = False) -> Converter | None:
-    """A function that converts a JSON value of the schema for `Program.run`, as far as these expressions see the value;
-    None if no conversion is needed."""
+    """Return a function that converts a JSON value of the schema for `Program.run`, or None if no conversion is needed.
+    Only the properties that these expressions name are converted."""
     return converter(node, timestamp, duration, root=root, only=fields_named(expressions, node, root=root))
 
 
@@ -363,7 +365,7 @@ def authorizer_types() -> dict[str, Any]:
 
 
 def authorizer_values(classes: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the authorizer's variables for a request; `deciding` answers its checks."""
+    """The values of the authorizer's variables for a request. `deciding` decides the checks that expressions make."""
     resource = request.get("requestResource") or request.get("resource") or {}
     asked = {"group": resource.get("group", ""), "resource": resource.get("resource", ""),
              "subresource": request.get("requestSubResource") or request.get("subResource") or "",

@@ -1,9 +1,9 @@
-"""The greatest cost of a rule, as an API server estimates it before it accepts a definition.
+"""The greatest cost of a rule, as an API server estimates the cost before it accepts a definition.
 
 The estimate follows the checked expression. Each step has a price. A step that walks through a text, a list or a map
-costs as much as the largest such value, and a loop multiplies the cost of its body. Sizes come from the schema's
-`maxItems`, `maxProperties` and `maxLength`; without a limit a value may fill a request of 3 MiB. The cost of a rule
-below a list or map counts once for each element.
+costs as much as the largest value that the schema allows, and a loop multiplies the cost of its body. Sizes
+come from the schema's `maxItems`, `maxProperties` and `maxLength`; without a limit a value may fill a request of 3 MiB.
+The cost of a rule below a list or map is multiplied by the greatest number of elements.
 
 The prices, and the places where a size is looked up, are those of cel-go's `checker.Cost` and of Kubernetes'
 `CostEstimator`, so that an API server accepts the same definitions. This includes oddities: a number read from the
@@ -52,7 +52,7 @@ _KEY = Sized("string")
 
 
 def sized(node: Node, *, root: bool = False) -> Sized | None:
-    """The sizes of a schema; None if rules cannot see its values."""
+    """The sizes of a schema's values; None if rules cannot see the values."""
     limit, kind = node.get("maxLength"), node.get("type")
     if node.get("x-kubernetes-int-or-string"):
         return Sized("dyn", _REQUEST - 2 if limit is None else max(limit, 0) * 4, 1)
@@ -94,12 +94,12 @@ def _text(node: Node, limit: int | None) -> Sized:
 
 
 def most_times(found: Sized) -> int:
-    """How many values with these sizes fit into a request, at most."""
+    """The maximum number of values of these sizes in one request."""
     return _REQUEST // (found.least + 1)
 
 
 def elements_below(node: Node) -> int | None:
-    """The maximum number of elements or entries of a value of this schema; 1 for other types, None without a limit."""
+    """The maximum number of items or map entries in a value; 1 for other types, None without a limit."""
     key = {"array": "maxItems", "object": "maxProperties" if node.get("additionalProperties") else ""}.get(
         node.get("type") or "")
     if not key:
@@ -108,7 +108,7 @@ def elements_below(node: Node) -> int | None:
 
 
 def excess(what: str, cost: int, limit: int) -> str:
-    """The API server's sentence for a cost above its limit."""
+    """The API server's message for a cost above its limit."""
     factor = cost / limit
     shown = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
     return (f"{what} exceeds budget by factor of {shown} (try simplifying the rule, or adding maxItems, maxProperties, "
@@ -116,7 +116,7 @@ def excess(what: str, cost: int, limit: int) -> str:
 
 
 def times(left: int, right: int) -> int:
-    """The product, capped at the largest unsigned integer of 64 bits."""
+    """The product, capped at the largest unsigned 64-bit integer."""
     return min(left * right, _MOST)
 
 
@@ -174,7 +174,7 @@ _PRIMITIVES = {1: "bool", 2: "int", 3: "int", 4: "double", 5: "string", 6: "byte
 _KNOWN = {1: "dyn", 2: "timestamp", 3: "duration"}
 _OF_FIXED_SIZE = ("bool", "double", "duration", "int", "timestamp")
 _OPAQUE_BY_NAME = {b"kubernetes.Quantity": 1, b"kubernetes.IP": 1, b"kubernetes.CIDR": 1, b"kubernetes.Semver": 1,
-                   b"kubernetes.Format": 7}  # the price of comparing two of them
+                   b"kubernetes.Format": 7}  # the price of comparing two such values
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def _extended(path: _Path | None, name: str) -> _Path:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The sizes of the keys and values of a list or map that the expression makes."""
+    """The sizes of keys and values in a list or map that the expression constructs."""
 
     kind: str
     key: Range
@@ -279,12 +279,12 @@ class _Argument:
 
 
 def most_cost(serialized: bytes, root: Sized) -> int:
-    """The greatest cost of a checked expression, the engine's serialized `CheckedExpr`, over values of these sizes."""
+    """The greatest cost of an expression for values of the sizes in `root`; `serialized` is its `CheckedExpr`."""
     return _Estimate(_message(_message(serialized)[2][0]), root).cost_of_all()[1]
 
 
 class _Estimate:
-    """The estimate for one expression. Costs are computed in cel-go's order, because sizes are stored on the way."""
+    """Estimates one expression. Costs are computed in cel-go's order, because steps store sizes for later steps."""
 
     def __init__(self, checked: dict[int, list[Any]], root: Sized) -> None:
         self._root, self._expr = root, _Expr(checked[4][0])
@@ -296,7 +296,7 @@ class _Estimate:
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, _Entry] = {}
         self._locals: dict[str, list[_Local]] = {}
-        self._walked: dict[str, _Expr] = {}  # our name -> the list or map that a two-variable macro walks
+        self._walked: dict[str, _Expr] = {}  # name from celmacros -> the list or map that its macro walks
 
     def cost_of_all(self) -> Range:
         return self._cost(self._expr)
@@ -343,7 +343,7 @@ class _Estimate:
         sizes = [self._size_or_unknown(expr) for expr in exprs] or [(0, 0)]
         return min(size[0] for size in sizes), max(size[1] for size in sizes)
 
-    # loops, and names that are bound
+    # loops and bound names
 
     def _binds(self, expr: _Expr) -> bool:
         condition = expr.args[2]
@@ -391,7 +391,7 @@ class _Estimate:
         return cost
 
     def _expanded(self, expr: _Expr, name: str, value: _Expr, result: _Expr) -> Range:
-        """The cost of a rewritten macro."""
+        """The cost of a macro that `celmacros` rewrote."""
         if value.name == "kubernetes__validate":
             text = value.args[1]
             cost = _plus(self._cost(value.args[0]), self._cost(text))
@@ -430,7 +430,7 @@ class _Estimate:
         self._locals.setdefault(name, []).append(_Local(self._path(value), self._size(value), self._entry(value)))
 
     def _push_each(self, name: str, walked: _Expr, part: str) -> None:
-        """Bind a variable for each element; `part` is key or value in macros of two variables."""
+        """Bind a variable for each element; `part` is "key" or "value" in a two-variable macro, else empty."""
         entry = self._entry(walked)
         is_list = (entry.kind if entry else self._type(walked).kind) == "list"
         is_value = part == "value" or (is_list and not part)
@@ -553,7 +553,7 @@ class _Estimate:
 
     def _function(self, expr: _Expr, overload: str, target: _Argument | None, arguments: list[_Argument],
                   costs: list[Range]) -> tuple[Range, Range | None]:
-        """The cost of a call, its arguments included, and the size of its result if the function decides it."""
+        """The cost of a call with its arguments, and the size of its result, if the function determines that size."""
         given = [self._given(argument) for argument in arguments]
         of_library = self._library_call(expr, target, arguments)
         if of_library is not None:
@@ -590,7 +590,7 @@ class _Estimate:
 
     @staticmethod
     def _converted(overload: str, given: list[Range]) -> Range | None:
-        """The size of a text converted to bytes or of bytes converted to text, or of a quoted text."""
+        """The size of the result of converting text to bytes or bytes to text, or of quoting text; else None."""
         if overload == "string_to_bytes":
             return given[0][0], given[0][1] * 4 & _MOST
         if overload == "bytes_to_string":

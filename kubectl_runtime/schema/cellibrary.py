@@ -1,10 +1,11 @@
 """Kubernetes' own CEL functions for rules: lists, regex, url, ip, cidr, quantity, and cel-go's sets.
 
-Each `Function` has a signature in a small language that the engine translates: names for scalars, ``[T]`` for lists,
+Each `Function` has a signature in a small language that `cel.py` translates: names for scalars, ``[T]`` for lists,
 ``{T}`` for maps, and ``Quantity``, ``URL``, ``IP``, ``CIDR``, ``Semver``, ``Format`` for the opaque values. Functions
-get and return opaque values as canonical texts, so that equal values have equal texts. A ValueError in a function
+receive and return opaque values as canonical texts, so that equal values have equal texts. A ValueError in a function
 becomes an error of the rule. `authorizer_functions` are the methods of `authorizer`, which admission policies and
-match conditions of webhooks have, but rules of a CRD do not. `celmacros.py` has formats and macros of two variables.
+match conditions of webhooks have, but rules of a CRD do not. `celmacros.py` implements named formats and macros of
+two variables.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ OPAQUE = ("Quantity", "URL", "IP", "CIDR", "Semver", "Format", AUTHORIZER, PATH_
           DECISION)
 
 Decide = Callable[[Mapping[str, str]], tuple[bool, str, str]]
-"""Takes the attributes of a check. Returns whether the check is allowed, why, and an error. The keys are those of
-ResourceAttributes, or path and verb; `account` (NAMESPACE:NAME) is a ServiceAccount to check instead of the user."""
+"""Takes the attributes of an authorization check. Returns whether the check is allowed, why, and an error. The keys are
+those of ResourceAttributes, or path and verb; `account` (NAMESPACE:NAME) is a ServiceAccount to check instead of the
+user."""
 
 deciding: ContextVar[Decide] = ContextVar("deciding")
 """The function that decides the checks of the expression that this thread evaluates."""
@@ -48,7 +50,7 @@ class Function:
 
 
 def functions() -> Iterator[Function]:
-    """All functions; a name may have several signatures."""
+    """All functions. A name occurs once for each of its signatures."""
     yield from _lists()
     yield from _sets()
     yield from _texts()
@@ -260,7 +262,7 @@ def _versions() -> Iterator[Function]:
 
 
 def authorizer_functions() -> Iterator[Function]:
-    """The functions of `authorizer`. A check collects attributes, a decision is the answer; both are JSON texts."""
+    """The functions of `authorizer`. A check collects attributes, a decision is its answer; both are JSON texts."""
     yield _asking("path", AUTHORIZER, PATH_CHECK)
     yield _asking("group", AUTHORIZER, GROUP_CHECK)
     yield _asking("resource", GROUP_CHECK, RESOURCE_CHECK)

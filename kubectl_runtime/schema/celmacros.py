@@ -3,9 +3,10 @@ named formats.
 
 - `list.all(i, v, P)`, `map.exists(k, v, P)`, `existsOne`, `exists_one`: over indexes or keys, with the value as `v`
 - `transformList(i, v, T)`, `transformList(i, v, P, T)`: a list of the results
-- `transformMap(k, v, T)`, `transformMap(k, v, P, T)`: a map with the same keys; `transformMapEntry`: a map of entries
-- `format.dns1123Label().validate(text)`: none, or the list of errors
-- `format.named("uri")`: the format, or none
+- `transformMap(k, v, T)`, `transformMap(k, v, P, T)`: a map with the same keys
+- `transformMapEntry(k, v, T)`, `transformMapEntry(k, v, P, T)`: one map, merged from the results
+- `format.dns1123Label().validate(text)`: an optional list of errors, empty for a valid text
+- `format.named("uri")`: an optional format, empty for an unknown name
 
 The engine accepts neither new macros nor functions that return optional values. Therefore the expanded expression binds
 the receiver to a name, and makes the optional values itself:
@@ -13,8 +14,8 @@ the receiver to a name, and makes the optional values itself:
     self.all(k, v, v > 0)     cel.bind(r, self, kubernetes__keys(r).all(k, cel.bind(v, r[k], v > 0)))
 
 An expression without these names stays as it is. So does an expression that cannot be parsed, because the compiler
-reports the error. A compiler error in an expanded text names no column. Each step counts as one of the engine's 10,000
-iterations, and each bound name as one of its 32 levels. The time is linear in the length of the text.
+reports the error. A compiler error in an expanded expression names no column. Each element counts as one of the
+engine's 10,000 iterations, and each bound name as one of its 32 levels. The time is linear in the length of the text.
 """
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _TOKEN = re.compile(r"""(?P<space>(?:\s|//[^\n]*)+)
         |'(?:\\.|[^'\\\n])*'))
     | (?P<word>[A-Za-z_]\w*|`[^`\n]*`) | (?P<number>\d\w*(?:\.\d\w*)?) | (?P<sign>.)""", re.VERBOSE | re.DOTALL)
 _CLOSED_BY = {"(": ")", "[": "]", "{": "}"}
-_DEEPEST, _MOST = 200, 600  # levels of brackets, names that are bound
+_DEEPEST, _MOST = 200, 600  # greatest depth of brackets, and number of bound names
 _TESTS = {"all": "all", "exists": "exists", "exists_one": "exists_one", "existsOne": "exists_one"}
 _TRANSFORMS = ("transformList", "transformMap", "transformMapEntry")
 _NAMES = {*_TESTS, *_TRANSFORMS, "validate", "named"}
@@ -51,7 +52,7 @@ def expanded(expression: str) -> str:
 
 
 class _NotReadable(Exception):
-    """Brackets do not match, or there are more than in any real rule. The compiler reports the error."""
+    """Brackets do not match, or the expression is deeper or longer than any real rule. The compiler reports errors."""
 
 
 class _Expansion:
@@ -66,7 +67,7 @@ class _Expansion:
         return whole
 
     def _parts(self, end: str) -> list[str]:
-        """The expanded parts between commas, up to the closing bracket `end`; an empty last part is dropped."""
+        """The expanded parts between commas, up to the closing bracket `end`, without an empty last part."""
         self._depth += 1
         if self._depth > _DEEPEST:
             raise _NotReadable
@@ -160,7 +161,7 @@ class _Expansion:
 
 
 def _is_open(pieces: list[str]) -> bool:
-    """Whether the next piece continues the last one: a field after a dot, or the operand of an operator."""
+    """Whether the next piece continues the last one: a field after ``.`` or ``.?``."""
     last = next((piece for piece in reversed(pieces) if piece.strip()), "")
     return last in (".", "?")
 

@@ -4,7 +4,8 @@ As in apiextensions-apiserver (`SchemaDeclType`, `UnstructuredToVal`): an object
 additionalProperties make a map, `date` and `date-time` are timestamps, `duration` is a duration, `byte` is bytes, and
 `number` is a double. Rules cannot name values without a type (preserved unknown fields). Names that are not CEL
 identifiers are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``, have
-both names. One difference: a list of type set or map is an ordinary list here, also for ``==`` and ``+``.
+both names. One difference from the server: a list of type set or map is an ordinary list here, also for ``==`` and
+``+``.
 
 The types are passed to the engine as protobuf messages. Only cel.py and this module import protobuf, on first use.
 """
@@ -69,8 +70,8 @@ def escape(name: str) -> str | None:
 
 
 def identifiers(name: str) -> tuple[str, ...]:
-    """All identifiers of a property: since Kubernetes 1.32 a reserved word that is not a keyword of the grammar can
-    also be used unescaped, as in `self.namespace`."""
+    """All identifiers of a property in rules. Since Kubernetes 1.32 a reserved word that is not a keyword of the
+    grammar can also be used unescaped, as in `self.namespace`."""
     escaped = escape(name)
     return () if escaped is None else (escaped, name) if name in _RESERVED else (escaped,)
 
@@ -84,7 +85,7 @@ def properties_of(node: Node, *, root: bool = False) -> dict[str, Node]:
 
 
 def _declares(own: Mapping[str, Node], wanted: Mapping[str, Node]) -> bool:
-    """Whether `own` declares all wanted properties with their types; if so, the limits in `own` count."""
+    """Whether `own` declares all wanted properties with their types, so that it can replace `wanted`."""
     return all((found := own.get(name) or {}).get("type") == node["type"]
                and _declares(found.get("properties") or {}, node.get("properties") or {})
                for name, node in wanted.items())
@@ -171,7 +172,7 @@ def _whole_or_text(value: Any) -> Any:
 
 
 def _of_text(make: Converter) -> Converter:
-    """`make` for text. Raises ValueError for a list, which a schema accepts in place of a text with a format."""
+    """`make`, with a check: ValueError for a list, which a schema accepts in place of text with a format."""
     def convert(value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError("invalid data, expected string, got []interface {}")
@@ -201,7 +202,7 @@ _RESERVED_NUMBERS = range(19000, 20000)  # protobuf reserves these field numbers
 
 
 def pool_of(types: Iterable[tuple[str, Message]]) -> Any:
-    """A descriptor pool of `types` and the opaque types; proto2, in which names may differ only by an underscore."""
+    """A descriptor pool of `types` and the opaque types; it uses proto2, so names may differ by just an underscore."""
     from google.protobuf import (
         descriptor_pb2,
         descriptor_pool,
@@ -269,13 +270,13 @@ def _number(index: int) -> int:
 
 
 def opaque_classes(pool: Any) -> dict[str, Any]:
-    """The message class of each of Kubernetes' opaque types, by name."""
+    """Map the name of each of Kubernetes' opaque types to its message class."""
     from google.protobuf import message_factory
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"kubernetes.{name}")) for name in OPAQUE}
 
 
 def timestamp(moment: datetime) -> Any:
-    """The protobuf `Timestamp` that CEL rules get for a moment."""
+    """The protobuf `Timestamp` that represents `moment` in CEL rules."""
     from google.protobuf.timestamp_pb2 import Timestamp
     found = Timestamp()
     found.FromDatetime(moment)
@@ -283,7 +284,7 @@ def timestamp(moment: datetime) -> Any:
 
 
 def duration(amount: timedelta) -> Any:
-    """The protobuf `Duration` that CEL rules get for a span of time."""
+    """The protobuf `Duration` that represents `amount` in CEL rules."""
     from google.protobuf.duration_pb2 import Duration
     found = Duration()
     found.FromTimedelta(amount)

@@ -1,9 +1,9 @@
 """The types and formats that the API server checks in custom resources, and the ranges of its number formats.
 
 The list is apiextensions-apiserver's (`supportedVersionedFormats`), and the rules are those of its copy of go-openapi's
-strfmt. Other formats are not checked; the server warns about them when the CRD is written. Two rules are surprising: if
-a schema has a format, the error for a value of the wrong type comes from the formats and not from the types, unless the
-value is text or a list; and a list is accepted instead of a text with a format.
+strfmt. Other formats are not checked; the server warns about them when the CRD is written. Two rules are surprising. If
+a schema has a format, a value of the wrong type gets the format's error instead of the type's error, unless the value
+is text or a list. A list is accepted where the schema expects text with a format.
 
 Durations are in Go's notation (``1h30m``, ``-1.5s``), or a number with the name of its unit (``3 days``), as in
 go-openapi's `strfmt.ParseDuration`.
@@ -29,25 +29,25 @@ from kubectl_runtime.core.meta.metav1 import GoDuration, nanoseconds_of
 _NAMED = re.compile("(?<!\\d)(\\d+)\\s*([A-Za-z\u00b5]+)")
 _UNITS = (("ns nano", 0.001), ("us \u00b5s micro", 1), ("ms milli", 1e3), ("s sec", 1e6), ("m min", 6e7),
           ("h hr hour", 3.6e9), ("d day", 8.64e10), ("w wk week", 6.048e11))
-"""The names of each unit, and its microseconds. Any name that begins with the last name of a unit is valid, too."""
+"""The names of each unit, and its microseconds. A name may go on after a unit's last name (``seconds``)."""
 
 
 def parse_duration(text: str, *, anywhere: bool = False) -> timedelta:
-    """The duration in a text, to the microsecond. Raises ValueError for any other text.
+    """The duration in a text, to the microsecond. Raises ValueError if the text is no duration.
 
-    The server adds up whatever it finds `anywhere` in a text (``PT1H`` is an hour). Without `anywhere` the text must be
-    one number with a unit.
+    With `anywhere`, all numbers with units in the text are added up, as the server does (``PT1H`` is an hour). Without
+    it, the whole text must be a duration in Go's notation, or one number with a unit.
     """
     try:
         return GoDuration(nanoseconds_of(text)).timedelta
     except ValueError:
-        pass  # perhaps a number with a unit's name
+        pass  # not in Go's notation: look for numbers with units
     try:
         found = [int(number) * amount for number, name in _NAMED.findall(text) if (amount := _amount(name.lower()))]
         if found and (anywhere or _NAMED.fullmatch(text)):
             return timedelta(microseconds=sum(found))
     except OverflowError:
-        pass  # longer than any duration
+        pass  # too long for a timedelta
     raise ValueError(f"{text!r} is not a duration such as 1h30m")
 
 
@@ -108,7 +108,7 @@ def _date_time(text: str) -> object:
 
 
 def _ipv4(text: str) -> object:
-    """Leading zeros are ignored, and an IPv6 address is accepted too."""
+    """Leading zeros are ignored. An IPv6 address is accepted if it is an IPv4-mapped address."""
     if ":" in text:
         return _ipv6(text).ipv4_mapped or ipaddress.IPv4Address(text)
     return ipaddress.IPv4Address(re.sub(r"\b0+(?=\d)", "", text))
@@ -132,7 +132,7 @@ def _uri(text: str) -> object:
     parts = urlsplit(text)
     absolute = text.startswith("/") or text == "*" or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text)
     host, _, port = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")
-    escaped = host + (parts.path if parts.path.startswith("/") else "")  # an opaque part may have any characters
+    escaped = host + (parts.path if parts.path.startswith("/") else "")  # an opaque part may contain any escapes
     broken = re.search(r"%(?![0-9a-fA-F]{2})", escaped)
     if not absolute or broken or re.search(r"[\x00-\x20\x7f]", text) or not re.fullmatch("[0-9]*", port):
         raise ValueError(text)
@@ -140,7 +140,7 @@ def _uri(text: str) -> object:
 
 
 def _mac(text: str) -> bool:
-    """6, 8 or 20 bytes in hex: without separators, in pairs with ``:`` or ``-`` between them, or in fours with dots."""
+    """6, 8 or 20 bytes in hex: without separators, in pairs with ``:`` or ``-`` between, or in fours with dots."""
     digits = re.sub("[:.-]", "", text)
     if not re.fullmatch(r"[0-9a-fA-F]{12}|[0-9a-fA-F]{16}|[0-9a-fA-F]{40}", digits):
         return False
@@ -214,7 +214,7 @@ def is_known(name: str, kind: str) -> bool:
 
 
 def text_fits(text: str, name: str) -> bool:
-    """Whether a text has a format; True for formats that are not checked."""
+    """Whether a text matches a format; True for formats that are not checked."""
     check = _CHECKS.get(name)
     return check is None or check(text)
 
@@ -252,7 +252,7 @@ def json_type(value: Any) -> str:
 
 
 def wanted_type(node: Node) -> str:
-    """The type of a schema, ``integer,string`` for an int-or-string, empty if it has none."""
+    """The type of a schema: ``integer,string`` for an int-or-string, empty if the schema has no type."""
     return "integer,string" if node.get("x-kubernetes-int-or-string") else node.get("type") or ""
 
 
@@ -317,13 +317,13 @@ LABEL_VALUE_MESSAGE = ("a valid label must be an empty string or consist of alph
 
 
 def _masked(name: str, prefix: bool) -> str:
-    """The text to check for a name. A prefix (generateName) may end with a dash, because characters follow it:
-    like the real server, replace the dash and the character before it by an "a"."""
+    """The text that is checked in place of `name`. A prefix (generateName) may end with a dash, because characters
+    follow the prefix. Like the real server, this replaces the dash and the character before the dash by an "a"."""
     return name[:-2] + "a" if prefix and len(name) > 1 and name.endswith("-") else name
 
 
 def dns_label_errors(name: str, *, prefix: bool = False) -> list[str]:
-    """RFC 1123 label: at most 63 characters, no dots."""
+    """Check an RFC 1123 label: at most 63 characters, no dots."""
     name = _masked(name, prefix)
     errors = [] if len(name) <= 63 else ["must be no more than 63 characters"]
     if not _label.fullmatch(name):
@@ -332,27 +332,27 @@ def dns_label_errors(name: str, *, prefix: bool = False) -> list[str]:
 
 
 def dns_1035_label_errors(name: str, *, prefix: bool = False) -> list[str]:
-    """RFC 1035 label: an RFC 1123 label that begins with a letter."""
+    """Check an RFC 1035 label: an RFC 1123 label that begins with a letter."""
     name = _masked(name, prefix)
     errors = [] if len(name) <= 63 else ["must be no more than 63 characters"]
     return errors if _label_1035.fullmatch(name) else [*errors, LABEL_1035_MESSAGE]
 
 
 def dns_subdomain_errors(name: str, *, prefix: bool = False) -> list[str]:
-    """RFC 1123 subdomain: at most 253 characters."""
+    """Check an RFC 1123 subdomain: labels separated by dots, at most 253 characters."""
     name = _masked(name, prefix)
     errors = [] if len(name) <= 253 else ["must be no more than 253 characters"]
     return errors if _subdomain.fullmatch(name) else [*errors, SUBDOMAIN_MESSAGE]
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Values of labels."""
+    """Check the value of a label."""
     errors = [] if len(value) <= 63 else ["must be no more than 63 bytes"]
     return errors if _label_value.fullmatch(value) else [*errors, LABEL_VALUE_MESSAGE]
 
 
 def qualified_name_errors(key: str) -> list[str]:
-    """Keys of labels and annotations, and finalizers: an optional DNS prefix, a slash, a name."""
+    """Check a label key, annotation key or finalizer: a name, optionally after a DNS subdomain and a slash."""
     parts = key.split("/")
     if len(parts) > 2:
         return [f"a valid label key {_QUALIFIED_MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. "
@@ -392,4 +392,4 @@ NAMED_CHECKS: dict[str, Callable[[str], list[str]]] = {
     "labelValue": label_value_errors, "uri": _uri_errors, "uuid": _errors("uuid", "does not match the UUID format"),
     "byte": _errors("byte", "invalid base64"), "date": _errors("date", "invalid date"),
     "datetime": _errors("datetime", "invalid datetime")}
-"""The formats in CEL rules (`format.dns1123Label()`), each with a check that returns the API server's errors."""
+"""The formats that CEL rules can name (`format.dns1123Label()`), each with a check that returns a list of errors."""

@@ -32,7 +32,7 @@ class PatternError(ValueError):
 
 @functools.lru_cache(maxsize=1024)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The pattern for Python's `re`, to `search` with. Raises PatternError if Go would refuse it."""
+    """Compile a pattern for Python's `re`, for use with `search`. Raises PatternError if Go would refuse it."""
     try:
         return re.compile(_Translation(pattern).run())
     except (re.error, RecursionError, OverflowError) as error:
@@ -44,7 +44,7 @@ def _wrong(what: str, where: str) -> PatternError:
 
 
 class _Translation:
-    """One pass over a pattern. `open`: for each open group, how many more groups the flags in its middle opened."""
+    """One pass over a pattern. `open`: for each open group, how many extra groups flags inside it opened."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.out = pattern, 0, list[str]()

@@ -1,10 +1,10 @@
-"""Expressions of admission policies: validations, messages, variables and mutations. `cel.py` has the engine.
+"""Expressions of admission policies: validations, messages, variables and mutations. `cel.py` wraps the engine.
 
 An expression sees `object`, `oldObject`, `request`, `namespaceObject`, `authorizer` (not in messages) and, if the
 policy has them, `variables` and `params`. Fields of `request` and `variables` are typed, so a wrong name is refused.
 
 Mutations build their result with types that the engine does not have: ``Object{metadata: Object.metadata{…}}`` and
-``JSONPatch{op: "add", …}``. They are rewritten to map literals with the same fields before they are compiled.
+``JSONPatch{op: "add", …}``. Such literals are rewritten to map literals with the same fields before compiling.
 
 Safe for concurrent use.
 """
@@ -40,7 +40,7 @@ def expanded(expression: str) -> str:
 
 
 def _expanded(expression: str) -> Iterator[str]:
-    opened: list[bool] = []  # for each open bracket: whether its fields are names
+    opened: list[bool] = []  # for each open bracket: whether its keys are field names to quote
     position, is_key = 0, False
     while position < len(expression):
         found = _TOKEN.match(expression, position)
@@ -76,7 +76,7 @@ def _end_of_text(expression: str, start: int, opening: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The type that an expression of a policy must have: the engine's names for it, and its name in errors."""
+    """The type that a policy's expression must have: the engine's names for the type, and the type's name in errors."""
 
     results: tuple[str, ...]
     wanted: str
@@ -104,14 +104,14 @@ class Expressions:
             self.add_variable(name, expression)
 
     def add_variable(self, name: str, expression: str) -> None:
-        """Define a variable for the following expressions. Raises CelError."""
-        self._types[name] = "dyn"  # also if it does not compile, so that only the variable is an error
+        """Define a variable that later expressions may use. Raises CelError if `expression` does not compile."""
+        self._types[name] = "dyn"  # kept if `expression` does not compile: later expressions still know the name
         result = self._check(expression, ANY, without=name)
         self._types[name] = _BY_RESULT.get(result, "dyn")
         self._variables[name] = expression
 
     def check(self, expression: str, kind: Kind) -> None:
-        """Raise CelError for an expression that does not compile or has another type."""
+        """Raise CelError for an expression that does not compile or is not of type `kind`."""
         self._check(expression, kind)
 
     def _check(self, expression: str, kind: Kind, without: str = "") -> str:
@@ -130,7 +130,7 @@ class Expressions:
         return str(found)
 
     def evaluate(self, expression: str, values: Values) -> Any:
-        """The result of an expression, as a JSON value. Raises CelError with the real server's whole text."""
+        """The result of an expression, as a JSON value. Raises CelError with the real server's message."""
         data = {**values.data, **cel.authorizer_values(self._classes, values.data["request"] or {})}
         if values.decide is not None:
             deciding.set(values.decide)
@@ -145,7 +145,7 @@ class Expressions:
             raise CelError(f"expression '{expression}' resulted in error: {why}") from None
 
     def _values_of(self, named: Mapping[str, None], values: Values) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values of variables, and the errors of variables without a value. Each is evaluated when first named."""
+        """The values of these variables, and the errors of those that fail. A variable is evaluated only once."""
         for name in named:
             if name in self._variables and name not in values.variables and name not in values.failures:
                 try:
@@ -182,7 +182,7 @@ class Values:
 
 
 def plain_value(value: Any) -> Any:
-    """A value of the engine as a JSON value."""
+    """Convert a value of the engine to a JSON value."""
     if callable(getattr(value, "value", None)):
         value = value.value()
     if isinstance(value, dict):

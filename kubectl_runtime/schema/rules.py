@@ -34,7 +34,7 @@ _LONGEST_MESSAGE = 5120
 class Costs:
     """The estimated costs of one schema's rules: an API server limits each rule and all rules together.
 
-    `each=False`: a single rule has no limit, as for a schema that an update does not change.
+    With `each=False` only the total is limited, as for a schema that an update does not change.
     """
 
     def __init__(self, *, each: bool = True) -> None:
@@ -43,7 +43,7 @@ class Costs:
         self.exceeded: list[Cause] = []
 
     def add(self, field: str, what: str, cost: int) -> list[Cause]:
-        """Count an expression. Returns the cause if the expression costs too much."""
+        """Add an expression's cost to the total. Returns an error if this expression alone costs too much."""
         self._total += cost
         if cost >= celcost.TOTAL_LIMIT // 100:
             self._highest = sorted([*self._highest, (cost, field)], key=lambda known: -known[0])[:4]
@@ -54,7 +54,7 @@ class Costs:
         return [found]
 
     def total_causes(self, path: str) -> list[Cause]:
-        """The causes if all rules of the schema at `path` cost too much together."""
+        """The errors if all rules of the schema at `path` together cost too much; else none."""
         if self._total <= celcost.TOTAL_LIMIT:
             return []
         part = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
@@ -68,8 +68,8 @@ class Costs:
 def rule_definition_causes(schema: Node, path: str = "", costs: Costs | None = None) -> list[Cause]:
     """The errors of the rules in a structural schema; `path` is the schema's place.
 
-    Every rule is compiled against the schema's types. Without the extra `cel` each rule is refused. With `costs` the
-    rules are counted there, and rules that cost too much are errors, too.
+    Every rule is compiled against the schema's types. Without the extra `cel` each rule is an error. With `costs`, the
+    rules' costs are added to it, and rules that cost too much are errors, too.
     """
     found = list(_definitions(schema, path, costs or Costs(each=False), 1, comparable=True, root=True))
     return found if costs is None else found + costs.total_causes(path)
@@ -77,8 +77,8 @@ def rule_definition_causes(schema: Node, path: str = "", costs: Costs | None = N
 
 def _definitions(node: Node, path: str, costs: Costs, count: int | None, *, comparable: bool,
                  root: bool = False) -> Iterator[Cause]:
-    """The errors of a schema; the errors of its subschemas come first. `count`: how many values of the schema one
-    object may have; None means no limit."""
+    """The errors of a schema's rules, after the errors of its subschemas. `count`: the maximum number of the schema's
+    values in one object; None means no limit."""
     below = celcost.elements_below(node)
     many = None if count is None or below is None else celcost.times(count, below)
     for child, level, place in children(node, path):
@@ -162,7 +162,7 @@ def _expression_causes(rule: Node, scope: cel.Scope, at: str, costs: Costs, coun
 
 
 def _wrong(field: str, rule: Node, detail: str) -> Cause:
-    """An error with the whole rule, as the real server shows it in Go's notation."""
+    """An error that quotes the whole rule, as the real server does."""
     shown = {"Rule": rule.get("rule") or "", "Message": rule.get("message") or "",
              "MessageExpression": rule.get("messageExpression") or "", "Reason": rule.get("reason"),
              "FieldPath": rule.get("fieldPath") or "", "OptionalOldSelf": rule.get("optionalOldSelf")}
@@ -183,7 +183,7 @@ class _Rule:
     transition: bool
     optional: bool
     convert: Converter | None
-    """Makes the form of a value that this rule sees."""
+    """Converts a value to the form that this rule sees; None if no conversion is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ class Rules:
             values = _values(shown, old, self.convert)
             plain_hold = unchanged or (self.all_hold is not None and self.all_hold.holds(shown))
         except ValueError:
-            pass  # a part of the value has no form for rules: each rule is run with the parts that it names
+            pass  # a part of the value cannot be converted: run each rule with only the parts that it names
         for rule in self.own:
             if plain_hold if not rule.transition else old is NOTHING and not rule.optional:
                 continue
@@ -285,7 +285,7 @@ def _broken(rule: _Rule, values: cel.Values, path: str, value: Any) -> Cause:
     if rule.message is not None:
         try:
             found = rule.message.run(values).strip()
-        except CelError:  # then the message or the rule is used, as on the real server
+        except CelError:  # messageExpression fails: show `message` or the rule, as on the real server
             found = ""
         if found and "\n" not in found and len(found) <= _LONGEST_MESSAGE:
             text = found
@@ -326,7 +326,7 @@ def _all_hold(rules: Iterable[_Rule]) -> cel.Program | None:
         return cel.program(plain[0]) if plain else None
     try:
         return cel.program(" && ".join(f"({text}\n)" for text in plain))
-    except CelError:  # combined, the rules nest too deep, or a rule compiles only alone
+    except CelError:  # the combined rules nest too deep, or a rule compiles only alone
         return None
 
 

@@ -7,9 +7,9 @@
   unsupported keywords, types, patterns, list and map types, and invalid defaults. Unknown string formats are not
   errors; `unknown_formats` lists them for a warning.
 - `apply_defaults` and `prune_value` change the value in place, with two surprising rules of the real server. A default
-  applies if the parent exists (or has a default); a null where null is not allowed counts as missing, so it is replaced
-  by the default or removed. Below ``x-kubernetes-preserve-unknown-fields`` undeclared fields stay, but declared fields
-  are still pruned inside.
+  applies if the parent exists (or has a default); a null where null is not allowed counts as missing, so the null is
+  replaced by the default or removed. Below ``x-kubernetes-preserve-unknown-fields`` undeclared fields stay, but
+  declared fields are still pruned inside.
 - `resolve_field`: the part of a schema at a path.
 """
 from __future__ import annotations
@@ -28,7 +28,8 @@ Node = Mapping[str, Any]
 
 
 def apply_defaults(value: Any, node: Node | None, *, keep_nulls: bool = False) -> None:
-    """Fill in the schema's defaults, and drop nulls that are not allowed and have no default, unless `keep_nulls`."""
+    """Fill in the schema's defaults, also for nulls that are not allowed. Such nulls without a default are dropped, but
+    with `keep_nulls` they stay in fields that have a type."""
     if not node:
         return
     if isinstance(value, list):
@@ -132,7 +133,7 @@ _OWN_TO_THE_OUTSIDE = {
 
 
 def structural_causes(schema: Node, path: str = "") -> list[Cause]:
-    """The reasons why a schema is not structural; `path` is the schema's place."""
+    """The errors that make a schema not structural; `path` is the schema's place."""
     found = [*_invariants(schema, "root", path), *_completeness(schema, path)]
     return sorted(found, key=Cause.text)
 
@@ -157,7 +158,7 @@ def branches(node: Node, path: str) -> Iterator[tuple[Node, str]]:
 
 
 def declares_rules(schema: Node) -> bool:
-    """Whether a schema contains rules (rules.py), also in places where they are not allowed."""
+    """Whether a schema contains rules (rules.py), even in places where rules are not allowed."""
     below = (*(child for child, *_ in children(schema, "")), *(branch for branch, _ in branches(schema, "")))
     return bool(schema.get(RULES)) or any(map(declares_rules, below))
 
@@ -188,7 +189,7 @@ def _invariants(node: Node, level: Level, path: str) -> Iterator[Cause]:
 
 
 def wrong_type(path: str, kind: str, detail: str) -> Cause:
-    """The cause for a type that is missing or is not the required one."""
+    """The error for a type that is missing or is not the required type."""
     return validation.invalid_value(path, kind, detail) if kind else validation.required(path, detail)
 
 
@@ -231,13 +232,13 @@ def _resource_field_causes(properties: Node, path: str) -> Iterator[Cause]:
 
 
 def _completeness(node: Node, path: str) -> Iterator[Cause]:
-    """Only allOf, anyOf, oneOf and not of the root are checked, as on the real server."""
+    """The errors of fields that only branches name. Only the root's branches are checked, as on the server."""
     for branch, place in branches(node, path):
         yield from _declared(branch, node, place, path)
 
 
 def _declared(branch: Node, node: Node, path: str, outside: str) -> Iterator[Cause]:
-    """The causes for fields that a branch names but the schema itself does not declare."""
+    """The errors for fields that a branch names but the schema itself does not declare."""
     declared = {place.removeprefix(outside): child for child, _, place in children(node, outside)}
     for child, _, place in children(branch, path):
         key = place.removeprefix(path)
@@ -264,7 +265,7 @@ def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
     found = list(_keyword_causes(schema, path))
     if schema.get("nullable"):
         found.append(validation.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
-    if hidden := _unreadable(schema):  # the real server then cannot check the structure
+    if hidden := _unreadable(schema):  # the real server cannot check the structure of such a schema
         return found or [validation.invalid_value(path, "", f"OpenAPIV3Schema '{hidden}' is not supported")]
     found += structural_causes(schema, path)
     return found or list(_default_causes(schema, path))

@@ -3,8 +3,8 @@ formats, allOf, anyOf, oneOf and not, list types.
 
 CEL rules (``x-kubernetes-validations``) are in rules.py. An update may keep what was wrong before (ratcheting): a value
 that equals the old value at its place is not checked again. No item may occur twice in a list of type set, and
-no key in a list of type map (``x-kubernetes-list-type``). The real server checks this separately from the other
-keywords, and writes keys of maps in brackets: ``spec.ports[web][1]``.
+no key in a list of type map (``x-kubernetes-list-type``). The real server checks duplicates separately from the
+other keywords; only the errors of that check write map keys in brackets: ``spec.ports[web][1]``.
 
 A `Cause` is one wrong field; there is a constructor for each kind of the real server's ``field.Error``. Texts are the
 real server's, since kubectl prints them and controllers match them.
@@ -24,19 +24,19 @@ from kubectl_runtime.schema.patterns import PatternError, compiled
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One cause in ``details.causes``: the reason (FieldValueInvalid, ...), the message without the field, and the
-    field."""
+    """One cause in a Status's ``details.causes``: the reason (FieldValueInvalid, ...), the message without the
+    field, and the field."""
 
     reason: str
     message: str
     field: str = ""
 
     def text(self) -> str:
-        """The cause as in the Status's message."""
+        """The text for this cause in the Status's message."""
         return f"{self.field}: {self.message}" if self.field else self.message
 
     def to_dict(self) -> dict[str, Any]:
-        """The cause as JSON."""
+        """The entry for ``details.causes``."""
         entry: dict[str, Any] = {"reason": self.reason} if self.reason else {}
         entry["message"] = self.message
         if self.field:
@@ -45,55 +45,55 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 def required(field: str, detail: str = "") -> Cause:
-    """A required field is missing."""
+    """The cause for a required field that is missing."""
     return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
 
 
 def invalid_value(field: str, value: Any, detail: str) -> Cause:
-    """A field with a value that is not allowed."""
+    """The cause for a field with a value that is not allowed."""
     text = f"Invalid value: {go_value(value)}"
     return Cause("FieldValueInvalid", f"{text}: {detail}" if detail else text, field)
 
 
 def immutable(field: str, value: Any) -> Cause:
-    """A field that cannot be changed."""
+    """The cause for a change of a field that cannot be changed."""
     return invalid_value(field, value, "field is immutable")
 
 
 def forbidden_field(field: str, detail: str) -> Cause:
-    """A field that must not be set, or not in this way."""
+    """The cause for a field that must not be set, or must not be set in this way."""
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
-    """A field with a value outside its enumeration."""
+    """The cause for a field with a value outside its enumeration."""
     known = ", ".join(json.dumps(choice) for choice in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {go_value(value)}: supported values: {known}", field)
 
 
 def duplicate(field: str, value: Any) -> Cause:
-    """A value that occurs twice."""
+    """The cause for a value that occurs twice."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {go_value(value)}", field)
 
 
 def not_found_value(field: str, value: Any) -> Cause:
-    """A reference to something that does not exist."""
+    """The cause for a reference to something that does not exist."""
     return Cause("FieldValueNotFound", f"Not found: {go_value(value)}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:
-    """A text that is too long."""
+    """The cause for a text that is too long."""
     unit = "byte" if limit == 1 else "bytes"
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}", field)
 
 
 def too_many(field: str, count: int, limit: int) -> Cause:
-    """A list that is too long."""
+    """The cause for a list that is too long."""
     return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}", field)
 
 
 def type_invalid(field: str, value: Any, detail: str) -> Cause:
-    """A value of the wrong type."""
+    """The cause for a value of the wrong type."""
     return Cause("FieldValueTypeInvalid", f"Invalid value: {go_value(value)}: {detail}", field)
 
 
@@ -110,7 +110,7 @@ Node = Mapping[str, Any]
 
 
 def list_type_causes(value: Any, node: Node, path: str = "") -> Iterator[Cause]:
-    """The duplicates in the lists of a value, each once."""
+    """The causes for duplicates in a value's lists of type set or map; each duplicate is reported once."""
     if isinstance(value, dict):
         properties, extra = node.get("properties") or {}, node.get("additionalProperties")
         for name, child in value.items():
@@ -127,7 +127,7 @@ def list_type_causes(value: Any, node: Node, path: str = "") -> Iterator[Cause]:
 
 
 def breaks_list_type(items: list[Any], node: Node) -> bool:
-    """Whether a list itself has duplicates; lists below it are not checked."""
+    """Whether a list itself has duplicates; lists inside its items are not checked."""
     return next(_repeated(items, node, ""), None) is not None
 
 
@@ -162,12 +162,12 @@ def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str =
         return found
     found.remove(_LIST_TYPE_BROKEN)
     if old is not NOTHING and next(list_type_causes(old, node), None):
-        return found  # an object with duplicates is not checked further
+        return found  # the old value has duplicates already, so an update may keep them
     return [*found, *list_type_causes(value, node, path)]
 
 
 def below(path: str, found: Iterable[Cause]) -> list[Cause]:
-    """The causes of a value that was checked by itself and belongs at `path`. Texts keep places inside the value."""
+    """Put `path` before the fields of a separately checked value's causes. Messages still name places in the value."""
     return [replace(cause, field=path + (f".{cause.field}" if cause.field not in ("", "<nil>") else ""))
             for cause in found]
 
@@ -192,7 +192,7 @@ def _causes(value: Any, node: Node, old: Any, path: str) -> Iterator[Cause]:
 
 
 def _equals(value: Any, choice: Any) -> bool:
-    """Equality for an enum: a null equals none of its values, even if it is listed; 1.0 is 1."""
+    """Equality with an enum's value: null never equals, even if the enum lists null; 1.0 equals 1."""
     if value is None or isinstance(value, bool) or isinstance(choice, bool):
         return value is choice and value is not None
     return bool(value == choice) if isinstance(value, int | float) else same_json(value, choice)
@@ -220,12 +220,12 @@ def _text_causes(value: str, node: Node, path: str) -> Iterator[Cause]:
 def _matches(pattern: str, value: str) -> bool:
     try:
         return compiled(pattern).search(value) is not None
-    except PatternError:  # stored before such patterns were refused
+    except PatternError:  # the schema was stored before such patterns were refused
         return True
 
 
 def _number_causes(value: float, node: Node, path: str) -> Iterator[Cause]:
-    """The value and the bounds themselves must fit type and format; the real server reports this without a field."""
+    """The value and the bounds themselves must fit type and format; the real server's error names no field."""
     highest, lowest, factor = node.get("maximum"), node.get("minimum"), node.get("multipleOf")
     yield from _range_causes("Checked", value, node, path)
     if factor is not None:
@@ -295,7 +295,7 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
 
 
 def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
-    """anyOf, oneOf, allOf and not. If no branch fits, the errors of the nearest branch are reported as well."""
+    """The causes for anyOf, oneOf, allOf and not. If no branch fits, the nearest branch's errors are reported, too."""
     any_of, one_of, all_of = node.get("anyOf"), node.get("oneOf"), node.get("allOf")
     if any_of and not any(_fits(value, branch) for branch in any_of):
         yield _junctor(path, "must validate at least one schema (anyOf)")
