@@ -1,4 +1,4 @@
-"""`Api`, the verbs of one kind, and its companions: entries, lists, retries after a conflict, own writes."""
+"""`Api`, which reads and writes the objects of a kind; entries, lists, retries after conflicts, own writes."""
 from kubectl_runtime.facade import door
 
 __all__, __getattr__, __dir__ = door(__name__)

@@ -292,7 +292,7 @@ TOPICS = {
         "WebhookServer": ("webhooks.server", TOP),
     },
 }
-"""Topic -> name -> the module below this package that defines it, and TOP, TOPIC or MOVED."""
+"""Maps each topic to its names, and each name to its module (below this package) and to TOP, TOPIC or MOVED."""
 
 
 def homes(module: str) -> dict[str, str]:
