@@ -3,9 +3,9 @@
 
     tox run -e generate
 
-That installs kubernetes-validate, clones the Go repositories into .tox/sources where they are not there yet, and
-replaces the files whose content has changed. With --check nothing is written, and the exit status is 1 if a file
-would be. With --classes only the resource classes are written, from the data files that are there, without the inputs.
+This installs kubernetes-validate, clones missing Go repositories into .tox/sources, and replaces the files whose
+content has changed. With --check nothing is written, and the exit status is 1 if a file would change. With --classes
+only the resource classes are written, from the package's data files instead of the inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.tools.generators import definitions, gotypes, inputs, outputs, resour
 
 
 def parts_differ(sources: Path) -> set[str]:
-    """The definitions whose markers in the Go sources are not those that parts of custom resources have."""
+    """The definitions whose markers in the Go sources differ from the tables in kubectl_runtime/crd/parts.py."""
     defaults, atomic = gotypes.markers(sources)
     known = definitions_of_the_package()
     marked = {name for name, node in known.items() if node.get("x-kubernetes-map-type") == "atomic"}
@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sources", type=Path, default=Path(".tox/sources"),
                         help="folder of the Go checkouts (.tox/sources); those that are missing are cloned into it")
-    parser.add_argument("--check", action="store_true", help="only tell which files would change")
+    parser.add_argument("--check", action="store_true", help="only report which files would change")
     parser.add_argument("--classes", action="store_true", help="only the resource classes, from the package's data")
     args = parser.parse_args()
     contents: dict[Path, bytes] = {}
@@ -45,7 +45,7 @@ def main() -> int:
             schemas = definitions.documents(inputs.schemas())
             types = gotypes.declarations(inputs.checkouts(args.sources))
             if differing := parts_differ(args.sources):
-                print("GO_DEFAULTS and ATOMIC in kubectl_runtime/crd/parts.py are not as the markers of:",
+                print("GO_DEFAULTS and ATOMIC in kubectl_runtime/crd/parts.py differ from the Go markers of:",
                       *sorted(differing), file=sys.stderr)
                 return 1
             contents = {outputs.DEFINITIONS: outputs.packed(schemas), outputs.TYPES: outputs.packed((types,))}
