@@ -1,12 +1,12 @@
-"""A controller of any kind whose rules are behind a URL, as metacontroller's CompositeController.
+"""A controller for any kind whose logic is behind a URL, like metacontroller's CompositeController.
 
     cd examples && kubectl-runtime crd composite_controller:Composite | kubectl apply --server-side -f -       once
     python examples/composite_controller.py                                            until Ctrl-C or SIGTERM
 
-A Composite names the kind of the parents, the kinds of their children, and a URL. Each parent is POSTed there, with its
-children as they are: `{"parent": {...}, "children": {"Pod.v1": {"name": {...}}}}`. The answer has all desired children
-and the status: `{"status": {...}, "children": [{...}], "resyncAfterSeconds": 60}`. The kinds may come later than the
-Composite, whose condition Ready shows what is missing.
+A Composite names the kind of the parents, the kinds of their children, and a URL. Each parent is POSTed to the URL with
+its current children: `{"parent": {...}, "children": {"Pod.v1": {"name": {...}}}}`. The response contains all desired
+children and the status: `{"status": {...}, "children": [{...}], "resyncAfterSeconds": 60}`. The kinds may be created
+after the Composite; until then, its condition Ready names what is missing.
 """
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Kind(msgspec.Struct, rename="camel"):
     kind: str
 
     def served(self, client: Client) -> ApiResource:
-        """Raises DiscoveryError while there is no such kind."""
+        """The resource of this kind. Raises DiscoveryError while the server does not serve the kind."""
         return client.discovery.resolve_gvk(GroupVersionKind.parse(self.api_version, self.kind)).resource
 
 
 class Spec(msgspec.Struct, rename="camel"):
     parents: Kind
     children: list[Kind]
-    sync: Annotated[str, msgspec.Meta(pattern="^https?://", description="The URL of the rules.")]
+    sync: Annotated[str, msgspec.Meta(pattern="^https?://", description="The URL that parents are POSTed to.")]
 
 
 class Status(msgspec.Struct):
@@ -61,7 +61,7 @@ class Status(msgspec.Struct):
 
 
 class Composite(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="Composite", scope=Scope.CLUSTER):
-    """A kind, its children's kinds, and where the rules are."""
+    """A kind, its children's kinds, and the URL of its logic."""
 
     spec: Spec
     status: Status | None = None
@@ -86,9 +86,9 @@ class Sync(Reconciler[DynamicObject]):
         answer = msgspec.json.decode(response.content, type=Answer)
         for child in answer.children:
             if (kind := f"{child.get('kind')}.{child.get('apiVersion')}") not in self.kinds:
-                raise TerminalError(f"{self.url} wants a {kind}, which is no kind of children: {', '.join(self.kinds)}")
+                raise TerminalError(f"{self.url} returned a {kind}, not one of {', '.join(self.kinds)}")
         ctx.ensure(obj, *answer.children, prune=True)
-        former = dict.fromkeys(obj.get("status") or {})  # None: a field that the answer leaves out goes
+        former = dict.fromkeys(obj.get("status") or {})  # None removes a field that is not in the response
         ctx.report(obj, **{**former, **answer.status, "observedGeneration": obj.generation})
         return Action.requeue(answer.resync_after_seconds) if answer.resync_after_seconds else Action.await_change()
 

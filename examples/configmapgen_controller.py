@@ -2,7 +2,7 @@
 
     python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
     python examples/configmapgen_controller.py           on the cluster your kubeconfig names, until Ctrl-C or SIGTERM
-    python examples/configmapgen_controller.py --demo    on a server of its own, with a short story to follow
+    python examples/configmapgen_controller.py --demo    on an embedded API server, with a short story
 
 Without a configured cluster it also plays the demo.
 """
@@ -39,7 +39,7 @@ class Spec(msgspec.Struct):
 
 
 class Status(msgspec.Struct):
-    conditions: Annotated[list[Condition] | None, MapKeys("type")] = None  # each may have another writer
+    conditions: Annotated[list[Condition] | None, MapKeys("type")] = None  # each condition may have another writer
 
 
 class ConfigMapGenerator(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="ConfigMapGenerator",
@@ -61,7 +61,7 @@ class Generate(Reconciler[ConfigMapGenerator]):
         return Action.requeue(300)  # check again even without an event
 
     def report(self, obj: ConfigMapGenerator, ctx: Context[None]) -> None:
-        """Sends nothing when the condition is there already, so this causes no event the second time."""
+        """Sends nothing if the status has this condition already, so the second run causes no event."""
         ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date",
                           observed_generation=obj.generation)
         ctx.report(obj, ready)
@@ -76,8 +76,8 @@ def controller(client: Client) -> Controller[ConfigMapGenerator]:
 
 
 def operator(client: Client) -> BoundController[ConfigMapGenerator]:
-    """What `kubectl-runtime run configmapgen_controller:operator` runs, as examples/deploy does, and whose rights
-    `kubectl-runtime rbac` prints."""
+    """What `kubectl-runtime run configmapgen_controller:operator` runs, as examples/deploy does. `kubectl-runtime
+    rbac` prints its RBAC rules."""
     return controller(client).bind(Generate())
 
 
@@ -99,7 +99,7 @@ def main() -> int:
     except NotConfiguredError as error:
         print(f"{error}\n\nPlaying the demo on an embedded API server instead.\n")
         return demo()
-    except KubeError as error:  # a cluster is configured, but not in a way that can work
+    except KubeError as error:  # a cluster is configured, but the configuration is invalid
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""The demo of configmapgen_controller.py: a server, the controller, and a story that checks itself.
+"""The demo of configmapgen_controller.py: an embedded server, the controller, and a story that checks its outcome.
 
 The controller runs in threads of its own, as in a larger program. The main thread plays the users of the cluster: it
 creates, changes and deletes objects, and waits for the controller to react.
@@ -18,12 +18,12 @@ from kubectl_runtime.resources import ConfigMap
 from kubectl_runtime.testing import ApiServer
 
 PATIENCE = 15.0
-"""Seconds that each thing may take to happen; on an idle machine they take milliseconds."""
+"""Seconds to wait for each expected change. On an idle machine a change takes milliseconds."""
 
 CROWD = 100
 
 OBSTRUCTED = "supper"
-"""The generator whose errors are on purpose."""
+"""The generator whose reconciler fails on purpose."""
 
 
 class Unhappy(Exception):
@@ -133,7 +133,7 @@ class Story:
         return self.content(name) == content
 
     def verify(self, what: str, happened: Callable[[], bool]) -> None:
-        """Wait until it has happened, and say so."""
+        """Wait until `happened()` is true, and print `what`."""
         deadline = time.monotonic() + PATIENCE
         while not happened():
             if self.running.wait(0.02):
@@ -163,7 +163,7 @@ def play() -> int:
                 story.tell()
             except (Unhappy, KubeError) as error:
                 problem = str(error)
-            stopped_by = running.reason  # empty unless the objects were deleted before the story ended
+            stopped_by = running.reason  # empty unless a signal has stopped the controller
     others = f" and {reconciler.others} others" if reconciler.others else ""
     print(f"\n{reconciler.reconciles} reconciles, {reconciler.errors} errors on purpose{others}, "
           f"{story.verified} things verified in {time.monotonic() - started:.1f} s")

@@ -3,8 +3,8 @@
     cd examples && kubectl-runtime crd cronjob:CronJob | kubectl apply --server-side -f -      once
     python examples/cronjob.py                                              until Ctrl-C or SIGTERM
 
-The controller computes what is due from the object, its Jobs and the time, so that a restart loses nothing and repeats
-nothing: a Job is named after the minute for which it was made.
+The controller computes which Jobs are due from the object, its Jobs and the time. A Job is named after the minute for
+which it was made, so a restart neither skips nor repeats a Job.
 """
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def times(schedule: str) -> list[set[int]]:
 
 
 def due(schedule: str, since: datetime, until: datetime) -> tuple[datetime | None, datetime]:
-    """The last time of a schedule after `since` and not after `until`, and the next one after `until`."""
+    """The schedule's last time after `since` and up to `until`, or None, and its first time after `until`."""
     minutes, hours, days, months, weekdays = times(schedule)
     missed, moment = None, since.replace(second=0, microsecond=0) + timedelta(minutes=1)
     for _ in range(4 * 366 * 24 * 60):

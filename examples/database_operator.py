@@ -51,13 +51,13 @@ class Database(CustomResource, group="demo.kubectl-runtime.dev", version="v1", k
 
 
 class Operate(FinalizingReconciler[Database]):
-    """Its context is the directory of all backups."""
+    """The controller's context is the directory that holds all backups."""
 
     finalizer_name = "databases.demo.kubectl-runtime.dev/backups"
 
     def apply(self, obj: Database, ctx: Context[Path]) -> Action:
         (ctx.data / obj.uid).mkdir(exist_ok=True)  # by uid: a later Database of this name is a different object
-        if ctx.api(Secret).get_opt(obj.name) is None:  # made once, then kept
+        if ctx.api(Secret).get_opt(obj.name) is None:  # the password is made once, then kept
             ctx.ensure(obj, Secret(name=obj.name, string_data={"password": secrets.token_hex()}))
         labels = {"app.kubernetes.io/name": "database", "app.kubernetes.io/instance": obj.name}
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": obj.name}, "spec": {
@@ -73,14 +73,14 @@ class Operate(FinalizingReconciler[Database]):
         return Action.requeue(300)
 
     def cleanup(self, obj: Database, ctx: Context[Path]) -> Action:
-        """Deletes what the cluster cannot. `apply` may never have run, and this may have run before."""
+        """Deletes the backups, which the cluster cannot do. `apply` may never have run; this may have run before."""
         if (ctx.data / obj.uid).exists():
             shutil.rmtree(ctx.data / obj.uid)
             ctx.record("BackupsDeleted", f"the backups of {obj.name} are gone")
         return Action.await_change()
 
     def report(self, obj: Database, ready: int, ctx: Context[Path]) -> None:
-        """Sends nothing when the condition is there already, so this causes no event the second time."""
+        """Sends nothing if the status has this condition already, so the second run causes no event."""
         serves = ready >= obj.spec.replicas
         condition = Condition(type="Ready", status=str(serves), reason="Serving" if serves else "Starting",
                               message=f"{ready} of {obj.spec.replicas} replicas are ready",
@@ -94,7 +94,7 @@ def controller(client: Client) -> Controller[Database]:
 
 
 def operator(client: Client) -> BoundController[Database]:
-    """What `kubectl-runtime run database_operator:operator` runs; the backups go where the environment says."""
+    """What `kubectl-runtime run database_operator:operator` runs; BACKUPS names the backup directory."""
     return controller(client).bind(Operate(), context=Path(os.environ.get("BACKUPS", "backups")))
 
 

@@ -1,7 +1,7 @@
 """The controller of configmapgen_controller.py in several replicas: one replica works, the others stand by.
 
     python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
-    python examples/elected_replicas.py & python examples/elected_replicas.py &             stop the first, and look
+    python examples/elected_replicas.py & python examples/elected_replicas.py &             then stop the first
 
 A Lease decides which replica works. The others fill their stores and wait. One of them begins when the Lease is
 released or has expired. `kubectl get lease configmapgen -o yaml` shows the holder.
@@ -30,10 +30,10 @@ def operator(client: Client) -> Manager:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--name", default="configmapgen", help="of the Lease")
-    parser.add_argument("--namespace", help="of the Lease; the kubeconfig's or the Pod's by default")
-    parser.add_argument("--lease", type=int, default=15, help="seconds for which a dead holder counts")
-    parser.add_argument("--renew-deadline", type=float, default=10, help="seconds after which a holder gives up")
+    parser.add_argument("--name", default="configmapgen", help="name of the Lease")
+    parser.add_argument("--namespace", help="its namespace (default: the kubeconfig's or the Pod's)")
+    parser.add_argument("--lease", type=int, default=15, help="seconds until a dead holder loses the Lease")
+    parser.add_argument("--renew-deadline", type=float, default=10, help="seconds without renewal until it stops")
     parser.add_argument("--retry", type=float, default=2, help="seconds between renewals")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
@@ -42,7 +42,7 @@ def main() -> int:
                                   retry=args.retry)
         with Client.try_default() as client:
             manager(client, election).run()
-    except LeadershipLost as error:  # the Pod is restarted, and stands by
+    except LeadershipLost as error:  # Kubernetes restarts the Pod, which then stands by
         print(error, file=sys.stderr)
         return 2
     except KubeError as error:

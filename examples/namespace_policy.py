@@ -6,7 +6,7 @@
 A new namespace gets its copy, and a namespace that is no longer selected loses it. A copy that is changed or
 deleted is restored. A NetworkPolicy of that name with another owner is left alone. The policy owns the copies: a
 cluster-scoped object may own objects in any namespace. A finalizer keeps the policy until the last copy is deleted, so
-that no rule is in force without its source.
+that no copy outlives its source.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Status(msgspec.Struct):
 
 class NamespacePolicy(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="NamespacePolicy",
                       plural="namespacepolicies", scope=Scope.CLUSTER):
-    """A NetworkPolicy (the spec of one) for every namespace that the selector selects; without one, for all."""
+    """The spec of a NetworkPolicy for every namespace that the selector selects, or for all without a selector."""
 
     spec: Spec
     status: Status | None = None
@@ -61,14 +61,14 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
     policies: Store[NamespacePolicy] | None = None
 
     def all_policies(self, _namespace: Namespace) -> list[ObjectRef]:
-        """The policies that a namespace concerns. Before the first run none: that run will see the namespace."""
+        """All policies, because a namespace may concern each. None before the first run, which reads all namespaces."""
         return [policy.ref for policy in self.policies] if self.policies is not None else []
 
     def apply(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
         self.policies = ctx.store(NamespacePolicy)
         selector = Selector.from_label_selector(obj.spec.namespace_selector)
         selected = {namespace.name for namespace in ctx.store(Namespace).filter(selector)
-                    if namespace.deletion_timestamp is None}  # the others refuse new objects
+                    if namespace.deletion_timestamp is None}  # terminating namespaces refuse new objects
         copies = [{"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "spec": obj.spec.policy, "metadata": {
             "name": obj.name, "namespace": name, "labels": {SOURCE: obj.uid}}} for name in sorted(selected)]
         try:
@@ -81,7 +81,7 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
         return Action.await_change()
 
     def cleanup(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
-        """Waits until no copy exists; each deletion leads to a run. Reads the server, since a store may be late."""
+        """Delete the copies; each deletion causes another run. Lists from the server, because a store may lag."""
         left = list(Api.all(ctx.client, NetworkPolicy).with_metadata_only().list_all(copies_of(obj)))
         for copy in left:
             Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))

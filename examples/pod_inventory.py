@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication
 
 MAX_AGE = 180.0
-"""Seconds. On a quiet cluster something arrives about once a minute, so this is two misses."""
+"""Seconds without data after which a watch is stale. A quiet watch receives something about once a minute."""
 FIRST_LIST = 30.0
 
 
@@ -43,7 +43,7 @@ def node_of(pod: Pod) -> str | None:
 
 @contextmanager
 def inventory(pods: Api[Pod]) -> Iterator[WSGIApplication]:
-    """The application, while its store is kept up to date."""
+    """Yield the application; a watch keeps its store up to date until the block ends."""
     with watch_store(pods, indexes={"node": node_of}, modify=strip_managed_fields) as store:
         yield lambda environ, start: _answer(store, environ, start)
 
@@ -76,7 +76,7 @@ def _page(store: WatchedStore[Pod], path: str) -> tuple[HTTPStatus, Any]:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Answers in threads of their own: wsgiref would swallow a Ctrl-C that comes during an answer."""
+    """Answers each request in a thread, because wsgiref would swallow a Ctrl-C that comes during an answer."""
 
     daemon_threads = True
 
@@ -90,15 +90,15 @@ def serve(pods: Api[Pod], port: int) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--port", type=int, default=8000, help="0 takes any that is free")
-    parser.add_argument("--namespace", "-n", help="only this namespace; all of them without it")
+    parser.add_argument("--port", type=int, default=8000, help="0: any free port")
+    parser.add_argument("--namespace", "-n", help="watch only this namespace (default: all)")
     args = parser.parse_args()
     try:
         with Client.try_default() as client:
             serve(Api.namespaced(client, Pod, args.namespace) if args.namespace else Api.all(client, Pod), args.port)
     except KeyboardInterrupt:
         print("stopped")
-    except KubeError as error:  # no cluster is configured, or not in a way that can work
+    except KubeError as error:  # no cluster is configured, or the configuration is invalid
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""Prints what happens to Pods, from a plain watcher stream: no controller, no store.
+"""Prints the changes of Pods from a plain watcher stream, without a controller or a store.
 
     python examples/pod_watcher.py [--namespace NAMESPACE]      until Ctrl-C
 """
@@ -39,7 +39,7 @@ def follow(pods: Api[Pod]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--namespace", "-n", help="only this namespace; all of them without it")
+    parser.add_argument("--namespace", "-n", help="watch only this namespace (default: all)")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
@@ -47,7 +47,7 @@ def main() -> int:
             follow(Api.namespaced(client, Pod, args.namespace) if args.namespace else Api.all(client, Pod))
     except KeyboardInterrupt:
         print("stopped")
-    except KubeError as error:  # no cluster is configured, or not in a way that can work
+    except KubeError as error:  # no cluster is configured, or the configuration is invalid
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

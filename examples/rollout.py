@@ -3,8 +3,8 @@
     python examples/rollout.py --selector app=shop --image shop:2 [--namespace NAMESPACE] [--timeout SECONDS]
     python examples/rollout.py --demo                             on an embedded API server
 
-It lists page by page, labels each Deployment with the release, waits for the rollouts, then deletes the ReplicaSets
-that are no longer needed and waits until they are gone. Run it again after a failure: finished steps stay unchanged.
+The script lists page by page, labels each Deployment with the release, and waits for the rollouts. Then it deletes the
+ReplicaSets that are no longer needed and waits until they are gone. It can be run again after a failure.
 """
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RELEASE = "example.com/release"
 
 
 def roll_out(client: Client, namespace: str, selector: str, image: str, *, timeout: float, page: int = 100) -> int:
-    """Returns the number of Deployments. Raises KubeError; WaitTimeout names the Deployment that is not ready."""
+    """Return the number of Deployments. Raises KubeError; a WaitTimeout names the Deployment that is not ready."""
     deployments = Api.namespaced(client, Deployment, namespace)
     chosen = list(deployments.list_all(ListParams(label_selector=selector, limit=page)))
     for one in chosen:
@@ -59,14 +59,14 @@ def say(text: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--demo", action="store_true", help="play it on an embedded API server")
-    parser.add_argument("--selector", "-l", help="which Deployments, by label")
-    parser.add_argument("--image", help="what their first container is to run")
-    parser.add_argument("--namespace", "-n", help="the kubeconfig's by default")
+    parser.add_argument("--demo", action="store_true", help="run a demo on an embedded API server")
+    parser.add_argument("--selector", "-l", help="the label selector of the Deployments")
+    parser.add_argument("--image", help="the new image of their first container")
+    parser.add_argument("--namespace", "-n", help="default: the kubeconfig's namespace")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for each rollout and deletion")
     args = parser.parse_args()
     if not args.demo and not (args.selector and args.image):
-        parser.error("--selector and --image say what is to be done; --demo shows it")
+        parser.error("--selector and --image are required, except with --demo")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         if args.demo:

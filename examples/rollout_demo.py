@@ -1,4 +1,4 @@
-"""The demo of rollout.py: a server whose controllers roll out Deployments, and a function that plays the kubelet."""
+"""The demo of rollout.py: an embedded server whose controllers roll out Deployments, and a simulated kubelet."""
 from __future__ import annotations
 
 import threading
@@ -12,7 +12,7 @@ from kubectl_runtime.watch import Apply, InitApply
 
 
 def play() -> int:
-    """Three Deployments on a server of its own, whose controllers roll them out; the kubelet is played here."""
+    """Roll out three Deployments on an embedded server with the Deployment controller and a simulated kubelet."""
     names = ["backend", "frontend", "search"]
     with ApiServer(controllers=["garbage-collector", "namespace", "deployment", "replicaset"]) as server:
         server.load([deployment(name) for name in names])
@@ -48,5 +48,5 @@ def play_kubelet(client: Client, stop: StopToken) -> None:
                 pods = Api.namespaced(client, Pod, event.obj.namespace)
                 pods.patch_status(event.obj.name, Patch.merge({"status": ready}))
             except ApiError as error:
-                if not error.is_not_found:  # a Pod may go at any moment
+                if not error.is_not_found:  # a Pod may be deleted at any moment
                     raise

@@ -3,9 +3,10 @@
     cd examples && kubectl-runtime crd secret_syncer:SecretSync | kubectl apply --server-side -f -      once
     python examples/secret_syncer.py                                                until Ctrl-C or SIGTERM
 
-An object runs again when something that its run read by `ctx.read` changes. An object cannot own others in another
-namespace, so `ctx.ensure` does not make the copies: a label names the owner of a copy, and a finalizer keeps the
-SecretSync until all copies are deleted. A NamespacePolicy (namespace_policy.py) is cluster-scoped, and owns its copies.
+A SecretSync is reconciled again when an object changes that its run read with `ctx.read`. An object cannot own objects
+in another namespace, so `ctx.ensure` does not make the copies: a label names the owner of a copy, and a finalizer keeps
+the SecretSync until all copies are deleted. A NamespacePolicy (namespace_policy.py) is cluster-scoped, and owns its
+copies.
 """
 import logging
 import sys
@@ -42,7 +43,7 @@ class Status(msgspec.Struct):
 
 class SecretSync(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="SecretSync",
                  printer_columns=(PrinterColumn("Secret", ".spec.secret"), PrinterColumn("State", ".status.state"))):
-    """Copies of a Secret of its own namespace in other namespaces."""
+    """Copies a Secret from its own namespace into other namespaces."""
 
     spec: Spec
     status: Status | None
@@ -66,9 +67,9 @@ class CopySecrets(FinalizingReconciler[SecretSync]):
                 if (there := ctx.read(Secret, one)) and there.labels.get(OWNER) != obj.uid:
                     raise KubeError("somebody else's Secret has that name")
                 if there and (there.data, there.type) == (source.data, source.type):
-                    continue  # own applies are changes of what the run has read: the next run must not send them again
+                    continue  # up to date: applying it again would change what this run read, and cause a run
                 Api.namespaced(ctx.client, Secret, where).apply(one, force=True)
-            except KubeError as error:  # the namespace may come later; the other copies do not wait for it
+            except KubeError as error:  # the namespace may be created later: go on with the other copies
                 problems.append(f"{where}: {error}")
         return problems
 

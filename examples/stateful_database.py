@@ -6,7 +6,7 @@
 A Postgres becomes a headless Service, a StatefulSet whose Pods have a claim each, and a CronJob for backups.
 `partition` keeps an upgrade from the servers with lower numbers. `restore` names a backup, which each server loads
 before it starts.
-Claims stay when the Postgres is scaled down, so that the data are there when it is scaled up again.
+Claims stay when the Postgres is scaled down, so that scaling it up again restores the data.
 """
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Operate(Reconciler[Postgres]):
 
 
 def pods(spec: Spec) -> dict[str, Any]:
-    """The Pods; a change of `restore` replaces them, one after the other."""
+    """The Pods' spec. A change of `restore` replaces the Pods one after the other."""
     mount = [{"name": "data", "mountPath": "/var/lib/postgresql/data"}]
     found: dict[str, Any] = {"containers": [{"name": "server", "image": spec.image, "volumeMounts": mount}]}
     if spec.restore:

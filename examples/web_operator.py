@@ -3,8 +3,8 @@
     cd examples && kubectl-runtime crd web_operator:Website | kubectl apply --server-side -f -      once, at first
     python examples/web_operator.py                                                  until Ctrl-C or SIGTERM
 
-`ctx.ensure` makes the three, sends nothing while they are as they should be, restores what others change, refuses
-objects that others made, and deletes the Service of a Website that no longer wants one.
+`ctx.ensure` creates the three objects, sends nothing while they are as desired, restores what others change, refuses
+objects that others created, and deletes the Service when a Website no longer wants one.
 """
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def request(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Admission
 def test_a_container_without_a_limit_is_refused_but_not_one_that_runs_already() -> None:
     policy = PodPolicy()
     policy.validate(request(pod()))
-    with pytest.raises(Denied, match="container main has no limit of memory"):
+    with pytest.raises(Denied, match="container main has no memory limit"):
         policy.validate(request(pod(memory=None)))
     policy.validate(request(pod(memory=None), pod(memory=None)))
 
@@ -118,7 +118,7 @@ def test_kubectl_apply_is_denied_with_the_reason_warned_and_changed(client: Clie
             "memory") in denied.stderr
     warned = apply(pod(image="nginx"))
     assert (warned.returncode, warned.stdout) == (0, "pod/web created\n")
-    assert warned.stderr == "Warning: container main: which nginx that is changes by itself; name a version\n"
+    assert warned.stderr == "Warning: container main: the image nginx has no fixed version; use a version tag\n"
     assert Api.namespaced(client, Pod, "shop").get("web").labels == {TEAM: "shop"}
     assert apply(pod(image="nginx:1.29")).stdout == "pod/web configured\n"
 

@@ -67,7 +67,7 @@ def test_a_rollout_that_does_not_end_is_named_with_what_was_last_seen(tmp_path: 
 def test_without_anything_to_do_it_says_what_it_needs() -> None:
     with Program(SCRIPT) as program:
         assert program.end() == 2
-    assert "--selector and --image say what is to be done" in program.text
+    assert "--selector and --image are required" in program.text
 
 
 def test_the_script_is_short() -> None:
