@@ -222,7 +222,7 @@ class WithoutKey:
     (Annotated[Port, OneOf("none")], r"Thing\.field: OneOf names none, which the type does not have"),
     (Literal["a", 1], r"Thing\.field: the values of an enum"),
     (Node_, r"Node_ contains itself \(Node_ -> Node_\)"),
-    (Annotated[list[Port], MapKeys("missing")], r"Thing\.field: MapKeys names 'missing', which is no field of its items"),
+    (Annotated[list[Port], MapKeys("missing")], r"Thing\.field: MapKeys names 'missing', which is no field"),
     (WithoutKey, r"WithoutKey\.ports: MapKeys names 'nodePort', so this field must be required or have a default"),
 ])
 def test_types_without_a_schema_are_named_with_their_field(hint: Any, message: str) -> None:

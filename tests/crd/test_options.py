@@ -143,7 +143,7 @@ def test_versions_are_merged_with_the_stored_one_first() -> None:
     ([Document.crd(), Document.crd()], "v1", "two definitions have version v1"),
     ([merge_crds([Document.crd(), DocumentV2.crd()], "v1")], "v1", "has 2 versions"),
     ([Document.crd(), {**DocumentV2.crd(), "spec": {**DocumentV2.crd()["spec"], "scope": "Cluster"}}], "v1",
-     "spec.scope of v2 is 'Cluster', of v1 'Namespaced'")])
+     "spec.scope is 'Cluster' in v2, but 'Namespaced' in v1")])
 def test_what_does_not_fit_together_is_not_merged(crds: list[dict[str, Any]], stored: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         merge_crds(crds, stored)

@@ -162,7 +162,7 @@ def test_a_default_that_no_manifest_can_say_is_refused_with_its_field(default: A
 
 @pytest.mark.parametrize(("hint", "problem"), [
     (Left | Right, r"Thing\.field: .* has no structural schema; only the unions T \| None, int \| str"),
-    (str | Left, "of unions"), (str | list[str], "of unions"), (bool | int, "of unions"),
+    (str | Left, "only the unions"), (str | list[str], "only the unions"), (bool | int, "only the unions"),
     (Git | Svn, r"Thing\.field: url is declared differently by Svn and another member of the union"),
     (Git | Numbered, "must have their tag in one field, not in kind, type: give them the same tag_field="),
     (Odd, "the values of an enum must all be text or all be integers"),

@@ -398,7 +398,7 @@ class Callback(BaseModel):
     (Number, "spec.either", "a union of number, string"),
     (Textual, "spec.either", "a union of array, string"), (Mixed, "spec.pair", "a tuple of different types"),
     (ModelSet, "spec.matrix", "a set must hold scalars"), (Nothing, "spec.nothing", "null alone"),
-    (TwoNames, "spec.size", "under one key"), (OtherName, "spec.size", "under one key"),
+    (TwoNames, "spec.size", "under the same key"), (OtherName, "spec.size", "under the same key"),
     (Clash, "spec.pet", "lives is declared differently"), (KeyPattern, "spec.sizes", "patternProperties|propertyNames"),
     (Callback, "spec", "has no schema")])
 def test_what_has_no_structural_schema_is_refused_with_its_field(model: Any, field: str, why: str) -> None:
