@@ -41,14 +41,14 @@ def certificates_in(bundle: bytes) -> list[bytes]:
 
 
 def joined(bundle: bytes, ours: Iterable[bytes]) -> bytes:
-    """Add those of `ours` to `bundle` that it lacks. Parses no certificate, and does not need the extra `tls`."""
+    """Return `bundle` with the certificates of `ours` that it lacks. Does not need the extra `tls`."""
     there = certificates_in(bundle)
     lacking = [one for one in ours if one not in there]
     return b"".join([*there, *lacking]) if lacking else bundle
 
 
 def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name: str, now: datetime) -> bytes:
-    """Add `ours` to `bundle`, and remove `gone` and all expired certificates.
+    """Return `bundle` with the certificates `ours`, and without `gone` and all expired certificates.
 
     If more than `MOST` certificates have the name `name`, the oldest of them are removed, too. Returns the same bytes
     if nothing changes. Raises `MissingExtra`.
@@ -113,7 +113,7 @@ def write_private(path: str | os.PathLike[str], content: bytes) -> None:
 
     refuse_special(path)
     folder, name = os.path.split(os.path.abspath(path))
-    descriptor, made = tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder)  # mode 0600
+    descriptor, made = tempfile.mkstemp(prefix=f".{name[:100]}.", dir=folder)  # creates it with mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)

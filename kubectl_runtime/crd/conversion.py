@@ -284,7 +284,7 @@ def _kept_in(content: Object, key: str) -> tuple[dict[str, list[Lost]], Object]:
 
 
 def _put_back(content: Object, path: list[str], was: Any, value: Any) -> None:
-    """Restore a lost value at `path`, unless the value there is no longer `was`."""
+    """Restore `value` at `path` if the value there is still `was`, as the earlier conversion left it."""
     here = content
     for key in path[:-1]:
         if here.get(key) is None:

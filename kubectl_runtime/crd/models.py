@@ -172,7 +172,8 @@ class _Structure:
         elif isinstance(extra, Mapping) and extra:
             value = self.of(dict(extra), f"{where}[…]", inside)
             return {_PRESERVE: True} if value == {_PRESERVE: True} else {"additionalProperties": value}
-        any_map = extra == {} if "additionalProperties" in node else "properties" not in node  # pydantic 2.7 omits it
+        # For dict[str, Any], pydantic 2.7 writes no additionalProperties.
+        any_map = extra == {} if "additionalProperties" in node else "properties" not in node
         return {**found, _PRESERVE: True} if extra is True or (any_map and not properties) else found
 
     def _array(self, node: Schema, where: str, inside: tuple[str, ...]) -> Schema:

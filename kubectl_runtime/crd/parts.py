@@ -3,7 +3,7 @@
 - a field that is a pointer, list or map is not required; list types and map keys are those of upstream
 - a field with `+default` has that default (`GO_DEFAULTS`); no other field has a default
 - Quantity and IntOrString are `anyOf` integer and string, with `x-kubernetes-int-or-string`
-- ObjectMeta within a part has labels, annotations, finalizers, name and namespace; none with `Style.metadata=False`
+- ObjectMeta within a part has labels, annotations, finalizers, name and namespace, or nothing without `Style.metadata`
 - a list with map keys that items may omit is atomic, since the server refuses such keys (five lists, all in statuses)
 - JSON, RawExtension and FieldsV1 preserve unknown fields; so does JSONSchemaProps, which contains itself
 

@@ -102,7 +102,7 @@ def keyed(schema: Schema, keys: tuple[str, ...], where: str) -> Schema:
     for key in keys:
         described = items.get("properties", {}).get(key)
         if described is None:
-            raise TypeError(f"{where}: MapKeys names {key!r}, which is no field of its items")
+            raise TypeError(f"{where}: MapKeys names {key!r}, which is no field of the list's items")
         if key not in items.get("required", ()) and "default" not in described:
             raise TypeError(f"{where}: MapKeys names {key!r}, so this field must be required or have a default")
     return {**schema, LIST_TYPE: "map", "x-kubernetes-list-map-keys": list(keys)}

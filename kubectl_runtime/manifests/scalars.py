@@ -38,7 +38,7 @@ _BASES = {"x": 16, "o": 8, "b": 2, "old": 8, "d": 10}
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _POINT_FIRST = re.compile(r"\.[0-9](?:_?[0-9])*(?:[eE][-+]?[0-9](?:_?[0-9])*)?")
 _LEAST, _MOST, _MOST_UNSIGNED = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
-_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # exact integers below 2**53; Go prints an exponent from 1e21 on
+_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # floats below 2**53 are exact; Go prints "1e+21" from 1e21 on
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _KEY_DIGITS = 6  # keys from 1e+06 on are written with an exponent
 
@@ -103,7 +103,7 @@ def whole_numbers(value: Any, *, narrow: bool = False) -> Any:
 def _whole(value: float) -> int | float:
     if not value.is_integer() or abs(value) >= _FIRST_EXPONENT:
         return value
-    number = int(value) if abs(value) < _EXACT else int(Decimal(repr(value)))  # the printed digits
+    number = int(value) if abs(value) < _EXACT else int(Decimal(repr(value)))  # the digits as printed
     return number if _LEAST <= number <= _MOST else value
 
 
@@ -117,7 +117,7 @@ def _number(text: str) -> int | float | str:
     if match := _INTEGER.fullmatch(plain):
         base = match.lastgroup or "d"
         digits = match[base].lstrip("0") or "0"
-        value = int(digits, _BASES[base]) if len(digits) <= 64 else _MOST_UNSIGNED + 1  # int() refuses 4,301 digits
+        value = int(digits, _BASES[base]) if len(digits) <= 64 else _MOST_UNSIGNED + 1  # int() refuses long texts
         value = -value if match["sign"] == "-" else value
         if _LEAST <= value <= (_MOST if match["sign"] else _MOST_UNSIGNED):
             return value

@@ -7,7 +7,7 @@ value ("a billion laughs"). Therefore sizes are counted in the tree before value
 its whole value, and only a small part of a large document may come from aliases.
 
 The written YAML reads back unchanged under Go's rules (kubectl, the API server) and under YAML 1.1 (PyYAML). Text that
-either would read as another type is quoted; text of several lines is a block. Aliases are never written.
+either of them would read as another type is quoted; text of several lines is a block. Aliases are never written.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubectl_runtime.manifests.scalars import TEXT, YamlError, key_text, resolve
 _PLAIN = "plain"  # an internal tag for scalars that have neither quotes nor a tag
 _MERGE = "tag:yaml.org,2002:merge"
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
-# the share of values that may come from aliases: MOST up to MANY_VALUES, falling to FEWEST at TOO_MANY_VALUES
+# the share of values from aliases: MOST_ALIASES up to MANY_VALUES values, falling to FEWEST_ALIASES at TOO_MANY_VALUES
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 MOST_LEVELS = 500
 """The maximum depth of nesting. Deeper documents overflow the stack of the process in older bindings of libyaml."""

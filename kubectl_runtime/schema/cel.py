@@ -365,7 +365,7 @@ def authorizer_types() -> dict[str, Any]:
 
 
 def authorizer_values(classes: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the authorizer's variables for a request. `deciding` decides the checks that expressions make."""
+    """The values of the authorizer's variables for a request. The function in `deciding` decides the checks."""
     resource = request.get("requestResource") or request.get("resource") or {}
     asked = {"group": resource.get("group", ""), "resource": resource.get("resource", ""),
              "subresource": request.get("requestSubResource") or request.get("subResource") or "",

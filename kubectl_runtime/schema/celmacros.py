@@ -56,7 +56,7 @@ class _NotReadable(Exception):
 
 
 class _Expansion:
-    """The expansion of one expression. A value is a piece with the fields, calls and indexes that follow the piece."""
+    """Expands one expression. A value is a piece of text with the fields, calls and indexes that follow the piece."""
 
     def __init__(self, expression: str) -> None:
         self._tokens = [(str(found.lastgroup), found[0]) for found in _TOKEN.finditer(expression)]

@@ -172,7 +172,7 @@ def _whole_or_text(value: Any) -> Any:
 
 
 def _of_text(make: Converter) -> Converter:
-    """`make`, with a check: ValueError for a list, which a schema accepts in place of text with a format."""
+    """Make `make` raise ValueError for a list, which a schema accepts in place of text with a format."""
     def convert(value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError("invalid data, expected string, got []interface {}")

@@ -29,7 +29,7 @@ from kubectl_runtime.core.meta.metav1 import GoDuration, nanoseconds_of
 _NAMED = re.compile("(?<!\\d)(\\d+)\\s*([A-Za-z\u00b5]+)")
 _UNITS = (("ns nano", 0.001), ("us \u00b5s micro", 1), ("ms milli", 1e3), ("s sec", 1e6), ("m min", 6e7),
           ("h hr hour", 3.6e9), ("d day", 8.64e10), ("w wk week", 6.048e11))
-"""The names of each unit, and its microseconds. A name may go on after a unit's last name (``seconds``)."""
+"""The names of each unit, and its microseconds. Any name that begins with the last name of a unit is valid, too."""
 
 
 def parse_duration(text: str, *, anywhere: bool = False) -> timedelta:

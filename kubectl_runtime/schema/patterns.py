@@ -44,7 +44,7 @@ def _wrong(what: str, where: str) -> PatternError:
 
 
 class _Translation:
-    """One pass over a pattern. `open`: for each open group, how many extra groups flags inside it opened."""
+    """One pass over a pattern. `open`: for each open group, the number of extra groups that flags inside it opened."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern, self.at, self.out = pattern, 0, list[str]()

@@ -145,7 +145,7 @@ class Expressions:
             raise CelError(f"expression '{expression}' resulted in error: {why}") from None
 
     def _values_of(self, named: Mapping[str, None], values: Values) -> tuple[dict[str, Any], dict[str, str]]:
-        """The values of these variables, and the errors of those that fail. A variable is evaluated only once."""
+        """The values of these variables, and the errors of those that fail. Each is evaluated once per request."""
         for name in named:
             if name in self._variables and name not in values.variables and name not in values.failures:
                 try:

@@ -139,7 +139,7 @@ def structural_causes(schema: Node, path: str = "") -> list[Cause]:
 
 
 def children(node: Node, path: str) -> Iterator[tuple[Node, Level, str]]:
-    """(schema, level, path) of the direct subschemas: properties, additionalProperties and items."""
+    """Yield (schema, level, path) for each direct subschema: properties, additionalProperties and items."""
     for name, child in (node.get("properties") or {}).items():
         yield child, "field", f"{path}.properties[{name}]"
     if isinstance(extra := node.get("additionalProperties"), Mapping):
@@ -149,7 +149,7 @@ def children(node: Node, path: str) -> Iterator[tuple[Node, Level, str]]:
 
 
 def branches(node: Node, path: str) -> Iterator[tuple[Node, str]]:
-    """(schema, path) of the subschemas in a schema's allOf, anyOf, oneOf and not."""
+    """Yield (schema, path) for each subschema in a schema's allOf, anyOf, oneOf and not."""
     for junctor in JUNCTORS:
         for index, branch in enumerate(node.get(junctor) or ()):
             yield branch, f"{path}.{junctor}[{index}]"
@@ -272,7 +272,7 @@ def schema_definition_causes(schema: Node, path: str = "") -> list[Cause]:
 
 
 def every_node(schema: Node, path: str = "") -> Iterator[tuple[Node, str]]:
-    """(schema, path) of a schema and all of its subschemas, including those in allOf, anyOf, oneOf and not."""
+    """Yield (schema, path) for a schema and all of its subschemas, including those in allOf, anyOf, oneOf and not."""
     yield schema, path
     for child, _, place in children(schema, path):
         yield from every_node(child, place)

@@ -92,8 +92,8 @@ def test_an_api_server_asks_it(client: Client) -> None:
     with pytest.raises(ApiError) as refused:
         pods.create(pod("greedy", memory=None))
     assert refused.value.is_forbidden
-    assert ('admission webhook "pods.policy.kubectl-runtime.dev" denied the request: container main has no limit of '
-            "memory") in str(refused.value)
+    assert ('admission webhook "pods.policy.kubectl-runtime.dev" denied the request: container main has no memory '
+            "limit") in str(refused.value)
     elsewhere = Api.namespaced(client, Pod, "default")
     assert elsewhere.create({**pod(memory=None), "metadata": {"name": "free"}}).labels == {}
 
@@ -114,8 +114,8 @@ def test_kubectl_apply_is_denied_with_the_reason_warned_and_changed(client: Clie
     denied = apply(pod(memory=None))
     assert denied.returncode == 1
     assert denied.stderr.startswith("Error from server (Forbidden): ")
-    assert ('admission webhook "pods.policy.kubectl-runtime.dev" denied the request: container main has no limit of '
-            "memory") in denied.stderr
+    assert ('admission webhook "pods.policy.kubectl-runtime.dev" denied the request: container main has no memory '
+            "limit") in denied.stderr
     warned = apply(pod(image="nginx"))
     assert (warned.returncode, warned.stdout) == (0, "pod/web created\n")
     assert warned.stderr == "Warning: container main: the image nginx has no fixed version; use a version tag\n"
