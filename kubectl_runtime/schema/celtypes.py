@@ -198,7 +198,6 @@ _MESSAGES = {"timestamp": ".google.protobuf.Timestamp", "duration": ".google.pro
              "dyn": ".google.protobuf.Value"}
 _NUMBERS = {"double": 1, "int": 3, "bool": 8, "string": 9, "bytes": 12}
 _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
-_RESERVED_NUMBERS = range(19000, 20000)  # protobuf reserves these field numbers
 
 
 def pool_of(types: Iterable[tuple[str, Message]]) -> Any:
@@ -263,10 +262,6 @@ def _set_map(field: Any, declared: MapOf, target: Any, path: str) -> None:
     _set_type(entry.field.add(name="value", number=2, label=_OPTIONAL), declared.element, target, path,
               f"Value{field.number}")
     field.label, field.type, field.type_name = _REPEATED, _MESSAGE, f"{path}.{name}"
-
-
-def _number(index: int) -> int:
-    return index + len(_RESERVED_NUMBERS) if index >= _RESERVED_NUMBERS.start else index
 
 
 def opaque_classes(pool: Any) -> dict[str, Any]:
