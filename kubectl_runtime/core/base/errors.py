@@ -89,7 +89,8 @@ _REASONS = {
 
 
 def reason_of(code: int) -> str:
-    """Kubernetes's reason for an HTTP status, which kubectl shows in brackets; empty when there is none."""
+    """Kubernetes's reason for an HTTP status, such as `NotFound` for 404; empty when there is none. kubectl shows the
+    reason in brackets."""
     return _REASONS.get(code, "")
 
 
@@ -204,12 +205,12 @@ class RequestTimeout(TransportError):
 
 
 class OutcomeUnknownError(TransportError):
-    """A write was sent and no complete answer arrived, so the server may or may not have executed it: the connection
-    was lost, the deadline passed, or the answer was a 502, a 504, a 503 without Retry-After, or etcd's "request timed
-    out".
+    """A write was sent and no complete answer arrived, so the server may or may not have executed it. The connection
+    was lost, the deadline passed, or the answer does not say what happened: a 502 or 504, a 503 without Retry-After, or
+    etcd's "request timed out".
 
     The client does not retry such a write, since a retry might execute it twice: read the object before you write
-    again. A reconciler should not catch this error: the run is then repeated with backoff, and reads the current state.
+    again. A reconciler should let this error pass: its run is then repeated with backoff, and reads the current state.
     `cause` is the error of the last attempt, and `operation` is the request in words. `verb`, `kind`, `namespace` and
     `name` describe the request; an attribute that does not apply to the request is empty or None.
 

@@ -11,8 +11,8 @@ to the caller. Making an exception's text runs user code too, so the library cal
     raises for the first time, or at a new place  error, with its traceback (for a KubeError only its text)
     raises there again                            error, in one line, at each doubling of the count and when `WITHIN`
                                                   seconds have passed since the last line about this place
-    succeeds `WITHIN` seconds after the last      info, with the number of failures; then the count starts again
-    failure
+    succeeds when the last failure is at least    info, with the number of failures; then the count starts again
+    `WITHIN` seconds old
     succeeds earlier                              nothing: code that fails for one object only may work for the next
 
   A place is the class of the exception and the line that raised it.
@@ -66,8 +66,8 @@ _scribe = _Scribe()
 
 
 class ProcessEnded(BaseException):
-    """Ends a simulated process, as a crash does. Only the simulation may catch it, so code that catches everything
-    calls `pass_interrupt` first."""
+    """Ends a simulated process, as a crash does. Only the simulation may catch this exception, so code that catches
+    everything calls `pass_interrupt` first."""
 
 
 class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
@@ -332,13 +332,13 @@ class Home:
         self._left = True
 
     def check(self, what: Any, error: BaseException | None = None) -> None:
-        """End this process if it is a child that the user code `what` (a function, or text) forked, and in which that
-        code returned or raised `error`. The work that follows belongs to the parent. The exit status is the one that
-        Python would set."""
+        """End this process if it is a forked child; do nothing in the parent. Call this after the user code `what` (a
+        function, or its name) has returned or has raised `error`: the work that follows belongs to the parent. The exit
+        status is as if `error`, if any, had ended a Python program."""
         if not self._left:
             return
         status = 0 if error is None else 1
-        with contextlib.suppress(BaseException):  # streams may be closed, and the text of an exception may fail
+        with contextlib.suppress(BaseException):  # streams may be closed, and `__str__` of an exception may raise
             if isinstance(error, SystemExit):
                 status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
                 if status == 1 and error.code != 1:
@@ -427,8 +427,8 @@ def condition_of(obj: Any, kind: str) -> Mapping[str, Any]:
 
 
 def generation_of(obj: Any, entry: Mapping[str, Any]) -> int | None:
-    """The generation that a condition describes, by kubectl's rule: the condition's observedGeneration, otherwise the
-    one in the object's status; None if neither is set. Raises DecodeError."""
+    """The generation that a condition describes, by kubectl's rule: the condition's observedGeneration, or if it is
+    not set, the observedGeneration of the object's status; None if neither is set. Raises DecodeError."""
     for part in (entry, part_of(obj, "status")):
         observed = part.get("observedGeneration")
         if isinstance(observed, int) and not isinstance(observed, bool):
@@ -470,7 +470,7 @@ class Trouble:
 
 
 class TellingStream(Generator[T]):
-    """A generator with a property `trouble`, readable from any thread: the failure that stops the generator's progress.
+    """A generator with a property `trouble`: the failure that stops the generator's progress. Any thread may read it.
 
     The stages of the stream write a `Trouble` and hold no reference to this object. Such a reference would form a
     cycle, and after a `break` in the loop over the stream its connection would stay open until the garbage collector

@@ -27,7 +27,7 @@ keep the `depth` with the latest `now`. To count runs in progress, add one at `r
 
 A method must be short and must not block. Its exceptions are only logged, because library code wraps each user's
 observer with `together`. Code that notifies on every run calls `callbacks` once and stores the result, so that each
-notification is a plain function call, without a look-up by name or packed arguments.
+notification is a plain function call, which neither looks up a name nor packs arguments.
 """
 from __future__ import annotations
 
@@ -189,8 +189,9 @@ class Observer:
         """A webhook server with these webhooks has stopped."""
 
     def _bound(self, method: str, subject: str) -> Callback:
-        """`method` bound to the controller or watch `subject`: the result takes the arguments after that name. The
-        library's own observers override this where they store data per subject, to save the look-up in each call."""
+        """`method` with its first argument, the name of a controller or watch, fixed to `subject`; the result takes the
+        other arguments. The library's own observers override this where they store data per subject, to save the
+        look-up in each call."""
         return partial(getattr(self, method), subject)
 
 

@@ -4,9 +4,9 @@ its kind.
 Every field is included, except those that are None or unset, so that two views of one object can be compared. A field
 without a default must be present when the value is read again, so it is written as null when it is None.
 
-Values that would arrive at the server in another form are refused: bytes for a text field, text for a bytes field, NaN
-and the infinities (null in JSON, which deletes in a merge patch), times without a time zone, and, without a declared
-type, bytes and spans of time.
+Values that would arrive at the server in another form are refused: bytes for a text field, text for a bytes field, and
+times without a time zone. NaN and the infinities are refused because JSON has only null for them, which deletes the
+field in a merge patch. Bytes and spans of time are also refused where no type is declared.
 
 A `Key` is the namespace and name of an object. Stores and queues use keys, since tuples hash far faster than refs. In a
 key, None means no namespace. On the wire a namespace may be absent or empty: `namespace_or_none` and `key_of` make
@@ -210,7 +210,7 @@ def _fields_to_plain(value: Any, layouts: _Layouts, place: _Place, only: Any = N
         else:
             continue
         kind = type(item)
-        # A float field also accepts whole numbers. (True is not 1, and an empty tuple is not a list.)
+        # The types are compared too: True equals 1 but is not sent as 1. A float field also accepts whole numbers.
         if default is not _UNSET and (type(default) is kind or (kind is int and type(default) is float)) and (
                 default == item):
             continue
@@ -258,8 +258,8 @@ _LAYOUTS = {omit: _Layouts(omit) for omit in Omit}
 
 
 def without_defaults(plain: Any, hint: Any) -> Any:
-    """`plain`, a value of type `hint` in plain form, without the fields that `to_plain` with `Omit.DECLARED` leaves
-    out."""
+    """Return `plain` without the fields that `to_plain` with `Omit.DECLARED` leaves out. `plain` is the plain form of a
+    value of type `hint`."""
     if isinstance(plain, list):
         item = declared_type(hashable(hint)).items.hint
         return plain if item is Any else [without_defaults(entry, item) for entry in plain]

@@ -1,4 +1,4 @@
-"""The version of the package, the only place where it is written."""
+"""The version of the package. All modules, and the build, read it from here."""
 from __future__ import annotations
 
 VERSION = "0.3.0"

@@ -15,8 +15,8 @@
   incomplete, and the process crashes. Workers that read the `spec` of a kind for the first time do exactly this.
   Annotations are user code that runs under this lock, so the lock is reentrant, and no thread waits for it longer than
   `LONGEST`.
-- `DeclaredType` holds the properties that a declared type implies for the plain form of a value, computed once per
-  type.
+- `DeclaredType` says which JSON shapes (text, number, map, …) values of a declared type may have. It is computed once
+  per type.
 """
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def record_in(hint: Any) -> Any:
 
 
 def _tagged_record(hint: Any, plain: dict[str, Any]) -> Any:
-    """The Struct in a union that the value's tag identifies; None if no tag identifies one."""
+    """The member of a union whose tag is the tag of the value `plain`; None if there is no such member."""
     for part in alternatives(hint):
         config = getattr(part, "__struct_config__", None)
         if config is not None and config.tag is not None and plain.get(config.tag_field) == config.tag:
@@ -296,8 +296,8 @@ def _item_type(hint: Any, *containers: type) -> Any:
 
 
 def member_type(hint: Any, key: str | None) -> Any:
-    """The type under `key` in a map or record of type `hint`, or of a list's items if `key` is None; `Any` if
-    unknown."""
+    """The type of the value under `key` in a map or record of type `hint`. If `key` is None, `hint` is the type of a
+    list, and the result is the type of its items. `Any` if the type is unknown."""
     if key is None:
         return _item_type(hint, list, tuple, set, frozenset)
     cls = record_in(hint)
@@ -319,7 +319,7 @@ def map_keys(hint: Any) -> tuple[str, ...]:
 
 
 def marks_of(hint: Any) -> Iterator[Any]:
-    """The metadata of `Annotated` on `hint`, or on a member if `hint` is a union."""
+    """The metadata of `Annotated` on `hint`; if `hint` is a union, also the metadata on its members."""
     yield from getattr(hint, "__metadata__", ())
     inner = plain_type(hint)
     if typing.get_origin(inner) in (Union, types.UnionType):
@@ -481,7 +481,7 @@ UNKNOWN: Any = object()
 
 
 class DeclaredType:
-    """The shapes that values of one type may have. Safe to use from any thread."""
+    """The JSON shapes (text, number, map, …) that values of one declared type may have. Safe to use from any thread."""
 
     __slots__ = ("_items", "_values", "bytes", "hint", "list", "map", "number", "text", "truth")
 
