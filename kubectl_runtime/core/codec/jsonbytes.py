@@ -12,11 +12,11 @@ has a `problem` and the readable names (`core.codec.salvage`), so that a bad obj
 DecodeError is raised only when not even the object's name can be read, or the bytes are not a list at all. Nulls where
 a value is expected count as absent.
 
-`head_of` cuts the bytes after the head, since msgspec needs as much time to skip the rest as to decode the head. In an
+`head_of` cuts off the rest of the object, since msgspec needs as much time to skip it as to decode the head. In an
 object of a built-in kind the API server writes managedFields as the last key of the metadata, then spec and status. The
-cut begins at managedFields if their list ends the metadata and another key follows. This is certain if the first
-bracket after the beginning of the list is a `]`, and `},"` and a letter follow. The bracket then ends the list: inside
-a string, the quote after the bracket would end the string, and no letter could follow. The decoder checks the closing
+cut begins at managedFields if their list ends the metadata and another key follows. This is certain if the list has no
+`[` before its first `]`, and this `]` is followed by `},"` and a letter. The bracket then ends the list: inside a
+string, the quote after the bracket would end the string, and no letter could follow. The decoder checks the closing
 braces that are appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken
 JSON in a spec is an error for the spec's reader. Custom resources have sorted metadata, with more keys behind
 managedFields, so all of their bytes are decoded.
@@ -29,10 +29,10 @@ Encoding raises RequestError with the path for values that JSON cannot carry or 
 infinities (null), bytes (base64), times without a time zone, spans of time (`PT5S`). If a field's type is declared, the
 type decides the JSON form.
 
-`same_content` compares two records of one object and version, for cases where an equal version proves nothing. Bytes
-are compared from `"metadata"` on, since a list's items lack kind and apiVersion and a watch line has an envelope; if
-the bytes differ, or other keys come first, the decoded objects are compared, without kind and apiVersion. Views are
-compared as JSON.
+`same_content` compares two records of one object and version, for cases where an equal version proves nothing. It first
+compares the bytes from `"metadata"` on, since a list's items lack kind and apiVersion and a watch line has an envelope.
+If these bytes differ, or other keys come before the metadata, it compares the decoded objects, without kind and
+apiVersion. Views are compared as JSON.
 
 Python's ``==`` is wrong for JSON (1 == True). Copies and equality use the encoded text: encoding and decoding by
 msgspec is several times faster than a walk in Python.
@@ -154,10 +154,12 @@ def decode_object(raw: bytes, resource: ApiResource, *, named: bool = True) -> R
 
 
 def decode_event(line: bytes, resource: ApiResource) -> tuple[str, Carried]:
-    """The type of a watch event and its content: a record that keeps `line`, a Bookmark, a Status for `ERROR`, or None
-    for a type that Kubernetes does not define (yet).
+    """The type of a watch event and its content: a Bookmark for `BOOKMARK`, a Status for `ERROR`; for any other
+    type, a record that keeps `line`.
 
-    Raises DecodeError when the line is not a watch event, or its object cannot be identified.
+    The content is None if Kubernetes does not define the type (yet) and the metadata of the object cannot be decoded.
+    Raises DecodeError when the line is not a watch event, when the object in an event of a known type cannot be
+    identified, and when the Status of an `ERROR` cannot be decoded.
     """
     try:
         event = _event(head_of(line, resource, b"}}}"))
@@ -186,8 +188,8 @@ def split_page(page: bytes, resource: ApiResource) -> tuple[ListMeta, Sequence[b
     except DECODE_FAILURES as error:
         return _broken_page(page, resource, error)
     if found.items is msgspec.UNSET:
-        # The API server always sends items; other servers may omit an empty list. Other JSON also lacks items, and must
-        # not count as an empty list, which would mean that all objects are gone.
+        # The API server always sends items; other servers may omit an empty list. JSON that is not a list also lacks
+        # items. It must not count as an empty list, which would mean that all objects are gone.
         if not (found.kind or "").endswith("List"):
             raise DecodeError(None, "$.items", f"not a list of {resource.full_name}: the answer has no items")
         return found.metadata or ListMeta(), []
@@ -484,7 +486,8 @@ def remembers_good(check: Callable[Concatenate[Any, P], list[T]]) -> Callable[Co
     """Decorator: the check skips JSON values in which it recently found no problem. Some checks are slow, and often
     check equal values.
 
-    The check must depend on its arguments alone, change none of them, and its further arguments must be hashable.
+    The first argument of the check is the JSON value; all other arguments must be hashable. The result must depend on
+    the arguments alone, and the check must change none of them.
     """
     from hashlib import blake2b  # only the embedded server needs it
 

@@ -1,11 +1,12 @@
-"""Finds which items of a changed view's lists are still the decoded objects, and which position each of them had.
+"""Finds where the items of a changed view's lists come from: an item that is still the same Python object as after
+decoding has its old list and index as its origin.
 
     lists = RecordLists.of(hint)             None when values of the type have no list of records
-    kept = lists.items(view)                 when the view is returned: its lists' items, in the order of a walk
-    lists.lineage(kept, base, now)           when the view is written back
+    kept = lists.items(view)                 called before the reader gets the view: the items of all its lists
+    lists.lineage(kept, base, now)           called when the view is written back
 
-Two views of the same bytes are walked in the same order. So list number n of the view that is decoded again for the
-write-back (`base`) corresponds to entry n of the items that were recorded from the returned view (`kept`).
+For the write-back the same bytes are decoded again, to the view `base`. A walk visits the lists of both views in the
+same order, so entry n of `kept` and list number n of `base` stand for the same list of the object.
 """
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ class Lineage:
     rearranged: list[list[Any]] = field(default_factory=list)
     """The merged lists whose items have moved since they were received."""
     of_plain: bool = False
-    """Whether the plain form is being merged, into the object that the views' changes have produced."""
+    """Whether the merge is the second one, which adds the changes of the plain form to the result of the views'
+    changes."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
         """For each item of `now` its index in `base`; None if it is not from `base`, or its origin is unknown."""
@@ -60,8 +62,9 @@ class Lineage:
         return [place[1] if place is not None and place[0] == number else None for place in places]
 
     def strangers(self, base: list[Any], now: list[Any]) -> list[tuple[int, int, int]]:
-        """For each item of `now` that came from a list other than `base`: its index in `now`, the `id` of its list in
-        the base's plain form, and its index in that list."""
+        """The items of `now` whose origin is another list than `base`. The result has three
+        numbers for each item: its index in `now`, the `id` of the list that it comes from, and its index there. All
+        lists are plain forms."""
         number = self._numbers.get(id(base))
         found = [(index, place) for index, place in enumerate(self._places.get(id(now), ()))
                  if place is not None and place[0] != number]
@@ -122,16 +125,17 @@ class RecordLists:
         return found
 
     def are_in_place(self, kept: Kept, view: Any) -> bool:
-        """Whether each list has exactly the same items in the same order, and no other list has any of them."""
+        """Whether the lists of `view` have exactly the items of `kept`, the same objects in the same order."""
         items = self.items(view)
         return len(items) == len(kept) and all(
             len(now) == len(then) and all(map(is_, now, then)) for now, then in zip(items, kept, strict=True))
 
     def lineage(self, kept: Kept | None, base: View, now: View) -> Lineage:
-        """The origins of the items of `now`. `base` is decoded from the same bytes as the view whose items are `kept`.
+        """The origins of the items of `now`. `kept` has the items that its lists had after decoding; `base` is another
+        view of the same bytes.
 
-        `kept` is None when all items are in their original places; then both plain forms may be limited to the same
-        fields.
+        `kept` is None when all items are in their original places. Only then may the plain forms of `base` and `now`
+        lack fields, and they must lack the same fields.
         """
         known: list[tuple[tuple[Any, ...], Any]] = []
         changed: list[tuple[tuple[Any, ...], Any]] = []

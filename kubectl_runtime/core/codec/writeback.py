@@ -19,11 +19,11 @@ The received item for an item of a list is found by the first of these rules tha
 - equality: the item equals one received item
 - otherwise the item is new
 
-A received item without a counterpart is removed with its undeclared fields. But if an item of `now` is unmatched too
-(in a list with keys: an item with the same keys), that item might be the received item, changed and without its
-identity. If the received item has undeclared fields, it is then unclear which item they belong to:
-WriteBackError(path). The same error is raised for an object that occurs twice in a list and has undeclared fields, and
-for a new item with another item's key.
+A received item without a counterpart is removed with its undeclared fields. But if an item of `now` has no counterpart
+either, it might be a changed copy of that received item. (In a list with keys only an item with the same keys might be
+such a copy.) If the received item has undeclared fields, it is then unclear which item they belong to, and
+WriteBackError(path) is raised. The same error is raised for an object that occurs twice in a list and has undeclared
+fields, and for a new item with another item's key.
 
 `changes` finds where two views of one object differ, so that write-back converts little more than the changed parts.
 Values are compared as msgpack, which unlike JSON distinguishes NaN from null and bytes from text. This compares a whole
@@ -216,7 +216,8 @@ class _Pairs:
                     self._pair(index, place)
 
     def check_no_change_is_lost(self) -> None:
-        """Raise if `received` already has a view's changes: an unmatched item might be one of the changed items."""
+        """Raise WriteBackError if an item has no counterpart and the view has changed a received item without a
+        counterpart: the two might be the same item."""
         if self._unmatched() and not all(_same(self._base[place], self._received[place]) for place in self._left):
             raise WriteBackError(self._path, f"an item of this list {_IN_BOTH}")
 
@@ -305,8 +306,8 @@ SAME: Only = {}
 
 
 def changes(base: Any, now: Any, *, in_place: bool) -> Only:
-    """The fields in which two views differ, with the differing parts; None means the whole value, for example when the
-    values cannot be compared.
+    """The parts in which two views differ, in the form in which `to_plain` takes them (`only`). None means the whole
+    value, for example when the values cannot be compared.
 
     `in_place` asserts that lists of equal length have the same items in the same order.
     """
