@@ -5,7 +5,7 @@
 - `EditableMap`: labels or annotations of an object; the first change copies them into the object's own metadata.
   `ReadOnlyMap`: labels or annotations of a partial object. `ReadOnlyDict`, `ReadOnlyList`: values that several readers
   or objects share. Their errors name the value to change instead, unlike the errors of a `MappingProxyType`.
-- `set_condition`: sets a status condition, and returns an equal list when nothing has changed.
+- `set_condition`: returns the conditions with one condition set; setting the same condition again changes nothing.
 - `GoDuration`: durations in Go's notation (`metav1.Duration`, flags, leases), such as `1h30m`, `-1.5s`, `250ms`. The
   grammar is that of Go's `time.ParseDuration`: a sign, then numbers with a fraction and a unit (`ns`, `us`, `µs`, `ms`,
   `s`, `m`, `h`), or a bare `0`. Values are exact to the nanosecond; smaller fractions are cut off, and values beyond 64
@@ -428,9 +428,9 @@ class ReadOnlyList(list[Any]):
 def set_condition(
     conditions: Iterable[Condition | Mapping[str, Any]] | None, condition: Condition, *, now: datetime | None = None
 ) -> list[dict[str, Any]]:
-    """Return the conditions, as JSON values to write, with `condition` appended, or replacing the condition of the same
-    type. The given list does not change: a call whose result is dropped has no effect, which type checkers can report
-    (pyright's `reportUnusedCallResult`).
+    """Return the conditions as JSON values to write: `condition` replaces the condition of its type, or is appended if
+    there is none. The given list does not change: a call whose result is dropped has no effect, which type checkers can
+    report (pyright's `reportUnusedCallResult`).
 
     `conditions` may also be JSON values: the conditions of a DynamicObject, or the result of an earlier call.
     `last_transition_time` becomes `now` (by default the system's time; in whole seconds) only when `status` changes, as
@@ -470,7 +470,7 @@ UNITS = {"ns": 1, "us": 10**3, "\u00b5s": 10**3, "\u03bcs": 10**3, "ms": 10**6, 
          "h": 3600 * 10**9}
 """Nanoseconds of each unit. Both the micro sign and the Greek letter mu are accepted."""
 LONGEST = 2**63
-"""Nanoseconds of the shortest duration that is too long; its negative is still valid."""
+"""Nanoseconds: a duration must be shorter. The negative duration of this length is still valid."""
 
 _MOST_DIGITS = 19
 """The maximum number of digits of a whole number that fits into 63 bits."""

@@ -71,8 +71,8 @@ _LONGEST = 60
 
 
 def allowed_at(path: str, hint: Any, content: Any) -> str:
-    """`'warm' is not one of 'hot', 'cold'`: the value at `path` in `content`, and the values that its type in `hint`
-    allows; `NOT_ALLOWED` if the type is not known."""
+    """A text that names the value at `path` in `content` and the values that its type allows: `'warm' is not one of
+    'hot', 'cold'`. `hint` is the type of `content`. Returns `NOT_ALLOWED` if the allowed values are not known."""
     for step in _STEP.finditer(path):
         key, index = step[1], step[2]
         if key is not None and (tags := _tags(hint, key)):
@@ -93,7 +93,7 @@ def allowed_at(path: str, hint: Any, content: Any) -> str:
 
 
 def _tags(hint: Any, key: str) -> list[Any]:
-    """The tags of a union's Structs that have their tag in this key."""
+    """The tags of those Structs in the union `hint` that store their tag under `key`."""
     configs = [getattr(part, "__struct_config__", None) for part in alternatives(hint)]
     return [config.tag for config in configs if config and config.tag is not None and config.tag_field == key]
 

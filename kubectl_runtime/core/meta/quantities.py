@@ -52,9 +52,9 @@ class Quantity(TextValue):
     __slots__ = ("_family", "_value")
 
     def __init__(self, value: Amount, family: str | None = None) -> None:
-        """From a number, or anything that `parse` takes. `family`, the suffixes in the quantity's text, is `decimal`,
-        `binary` or `exponent`; by default the family of the given text, or `decimal` for a number. Raises RequestError
-        for anything else."""
+        """`value` is a number, or anything else that `parse` takes; for other values RequestError is raised. `family`,
+        the suffixes in the quantity's text, is `decimal`, `binary` or `exponent`; by default it is the family of the
+        given text, or `decimal` for a number."""
         if not isinstance(value, Fraction):
             parsed = Quantity.parse(value)
             value, family = parsed.value, family or parsed.family

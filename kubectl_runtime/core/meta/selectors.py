@@ -11,8 +11,8 @@ An argument for a label selector is text, a `Selector`, a mapping `{"app": "web"
 raises RequestError. Text is sent unchanged. `check_label_selector` and `check_field_selector` refuse selectors that
 every server would refuse, for callers that would otherwise repeat the request forever.
 
-A `ShardSelector` selects ranges of the hash of uids or namespaces, as Kubernetes 1.36 divides lists and watches
-(KEP-5866, the feature gate ShardedListAndWatch). It is always a value, never text.
+A `ShardSelector` selects objects by a hash of their uid or namespace. Kubernetes 1.36 divides lists and watches by such
+hashes (KEP-5866, the feature gate ShardedListAndWatch). A `ShardSelector` is always a value, never text.
 """
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _NUMBERS_OF_VALUES = {"in": (1, inf), "notin": (1, inf), "exists": (0, 0), "!": 
 class Requirement(msgspec.Struct, frozen=True):
     """One requirement on one label; `operator` is `=`, `!=`, `in`, `notin`, `exists`, `!`, `gt` or `lt`.
 
-    Raises RequestError for another operator, and for a key or value that no label can have: with it, the selector's
-    text could mean something else (`a,b` would be two requirements).
+    Raises RequestError for another operator, and for a key or value that no label can have. Such a key or value could
+    change the meaning of the selector's text (`a,b` would be two requirements).
     """
 
     key: str
@@ -319,7 +319,7 @@ _LONGEST_PREFIX = 253
 _PLAIN = f"letters and digits, with -, _ and . inside, {_LONGEST} at most"
 _KEY_FORM = f"a key is {_PLAIN}, such as 'app' or 'example.com/tier'"
 _VALUE_FORM = f"a value is {_PLAIN}, or empty"
-"""Patterns as text, which `re` compiles and caches when they are first needed: most programs start without
+"""The patterns above are texts, which `re` compiles and caches when they are first needed: most programs start without
 selectors."""
 _SIGNS = {"==": "=", "=": "=", "!=": "!=", ">": "gt", "<": "lt"}
 
@@ -384,11 +384,11 @@ _hash_of_namespace = lru_cache(maxsize=4096)(shard_hash)
 
 
 class ShardSelector(msgspec.Struct, frozen=True):
-    """Selects the objects whose uid or namespace has a hash in one of `ranges`: pairs of the first hash and the hash
-    after the last, from 0 to 2**64.
+    """Selects the objects whose uid or namespace has a hash in one of `ranges`. A range is a pair of numbers from 0 to
+    2**64: the first hash in the range, and the first hash after it.
 
     The ranges are sorted and joined, so that selectors of the same objects are equal. A selector without ranges selects
-    nothing. Raises RequestError for another field and for invalid ranges.
+    nothing. Raises RequestError for invalid ranges, and if `by` is neither `uid` nor `namespace`.
 
     >>> ShardSelector.part("uid", 3, 16)
     ShardSelector(by='uid', ranges=((3458764513820540928, 4611686018427387904),))
