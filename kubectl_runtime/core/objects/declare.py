@@ -69,12 +69,13 @@ class ResourceMeta(type):
 
 if TYPE_CHECKING:
     # For type checkers a resource class is a dataclass: its constructor takes the declared attributes and requires
-    # those without a default. Type checkers that see the metaclass ignore the class keywords.
+    # those without a default. The metaclass is hidden here: if type checkers saw it, they would not check the class
+    # keywords.
     @typing.dataclass_transform(kw_only_default=True, eq_default=False)
     class _Declaring: ...
 
     class Declaring(_Declaring):
-        """The further arguments of every constructor: metadata, as single arguments or as a whole."""
+        """The arguments of every constructor besides the attributes: metadata, as single arguments or as a whole."""
 
         name: InitVar[str | None] = None
         namespace: InitVar[str | None] = None
@@ -128,7 +129,8 @@ def _is_class_variable(annotation: Any) -> bool:
 
 _codecs: dict[type, dict[str, ViewCodec]] = {}
 _bound: dict[tuple[type, ApiResource], Any] = {}
-"""Filled without a lock: if two threads make the same class, `setdefault` gives both the first one."""
+"""Filled without a lock: if two threads each make a class for the same key, `setdefault` gives both threads the first
+class."""
 
 
 def attributes_of(cls: type) -> dict[str, Attribute]:

@@ -10,7 +10,7 @@ from kubectl_runtime.core.meta.metav1 import ObjectMeta, OwnerReference
 
 
 class Owner(Protocol):
-    """The attributes of an owner that this module reads."""
+    """An owner, with the attributes that this module reads."""
 
     @property
     def api_resource(self) -> ApiResource:
@@ -34,7 +34,7 @@ class Owner(Protocol):
 
 
 class Owned(Protocol):
-    """The attributes of a child that this module reads; `set_owner` changes the child's `metadata`."""
+    """A child, with the attributes that this module reads; `set_owner` changes the child's `metadata`."""
 
     @property
     def api_resource(self) -> ApiResource:

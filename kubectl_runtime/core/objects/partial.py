@@ -58,7 +58,7 @@ class HeldHead(Head, frozen=True, gc=False, eq=False, kw_only=True):
 
 
 class PartialView(msgspec.Struct, frozen=True, eq=False, kw_only=True, rename="camel"):
-    """The base of classes that declare the few fields of an object to keep; the rest is dropped. Immutable, so one
+    """The base of classes that declare which fields of an object are kept; the rest is dropped. Immutable, so one
     instance serves every reader. Like all objects, views are equal only to themselves: compare their fields.
 
     Fields are the object's top-level keys, with frozen Structs or dataclasses as their types. A key that may be

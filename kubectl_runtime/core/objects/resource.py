@@ -460,7 +460,7 @@ class Resource(Identity, Declaring):
     def _content(self) -> dict[str, Any]:
         """The object as plain JSON values, decoded once for this reader."""
         if self._plain is None:
-            if self._record is None:  # from here on, views change these bytes, as for a received object
+            if self._record is None:  # from then on, changes in views are merged into these bytes
                 self._record = Record(_MadeHere(), self.api_resource, self.to_bytes())
             record = self._record
             self._plain = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
@@ -500,7 +500,7 @@ class Resource(Identity, Declaring):
         whole = written_back(self._record, codecs, self._views, self._plain, self._kept or {})
         if defaults or type(self._record.head) is not _MadeHere or self._plain is None:
             return whole
-        # Both forms were changed compatibly, or `whole` would have raised
+        # The changes of the two forms can be merged: otherwise `written_back` would have raised.
         said = plain_object(self._record.raw, False, self.ref)
         sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
                                        said, self._plain)
