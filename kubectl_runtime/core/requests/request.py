@@ -76,16 +76,16 @@ Named = str | HasRef | ObjectRef
 
 
 def checked_label(text: object, what: str) -> str:
-    """`text`, if the API server accepts it as the name of a namespace. Raises RequestError, which begins with
-    `what`."""
+    """Return `text` if the API server accepts it as the name of a namespace. Raises RequestError, whose message begins
+    with `what`."""
     if not isinstance(text, str) or len(text) > LONGEST_LABEL or not re.fullmatch(_LABEL, text):
         raise RequestError(_needs(text, what, LONGEST_LABEL, ""))
     return text
 
 
 def checked_subdomain(text: object, what: str) -> str:
-    """`text`, if the API server accepts it as the name of most objects. Raises RequestError, which begins with
-    `what`."""
+    """Return `text` if the API server accepts it as the name of an object of most kinds. Raises RequestError, whose
+    message begins with `what`."""
     if not isinstance(text, str) or len(text) > LONGEST_SUBDOMAIN or not re.fullmatch(_SUBDOMAIN, text):
         raise RequestError(_needs(text, what, LONGEST_SUBDOMAIN, ", ."))
     return text
@@ -129,7 +129,8 @@ def encoded_query(query: tuple[tuple[str, str], ...]) -> str:
 
 
 def object_name(place: Placed, named: Any) -> str:
-    """`named` if it is a name, or the name of the object or ObjectRef. Raises RequestError."""
+    """The name for a path: `named` itself if it is text, otherwise the name of the object or ObjectRef `named`. Raises
+    RequestError."""
     if isinstance(named, str):
         return named
     ref = named if isinstance(named, ObjectRef) else getattr(named, "ref", None)
@@ -169,8 +170,9 @@ class Request(msgspec.Struct, frozen=True):
     """One HTTP request below the server's base URL.
 
     For a request about no kind (discovery, the server's version) `resource` is None and `said` describes the request.
-    `retry` is by default SAFE for a read, a review, a dry run (see `is_read`), an apply without a resourceVersion and a
-    delete with a uid but without a resourceVersion, and UNSENT_ONLY for any other request.
+    The default of `retry` is SAFE for requests that may be repeated: a read, a review or a dry run (see `is_read`), an
+    apply without a resourceVersion, and a delete with a uid but without a resourceVersion. For any other request it is
+    UNSENT_ONLY.
     """
 
     method: str
@@ -201,7 +203,7 @@ class Request(msgspec.Struct, frozen=True):
         return _words(self.resource, self.namespace, self.verb, self.name, self.subresource)
 
     def words(self, verb: str, name: str | None = None) -> str:
-        """`verb` for the same kind and namespace, in words: `list pods default`; empty without a kind."""
+        """A request with `verb` for this kind and namespace, in words: `list pods default`; empty without a kind."""
         return "" if self.resource is None else _words(self.resource, self.namespace, verb, name, None)
 
     @property

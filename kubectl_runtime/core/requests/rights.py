@@ -3,7 +3,8 @@
 `rights_of(request)` lists the permissions of a request. A request may need several: an apply may create a missing
 object (patch and create); an owner reference with blockOwnerDeletion needs update on the owner's finalizers if an
 admission plugin checks that. `foresee(place, verb…)` reports permissions that the library may need only later, so that
-recorders of permissions do not miss them: for example, an object that gets a finalizer now is read when it is deleted.
+recorders of permissions do not miss them. For example, if an object gets a finalizer, the library will have to read the
+object when it is deleted.
 """
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
 def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
     try:
         content = msgspec.json.decode(body)
-    except DECODE_FAILURES:  # not a JSON object: its kind has another form
+    except DECODE_FAILURES:  # the body is not JSON, and names no owners
         return ()
     metadata = content.get("metadata") if isinstance(content, dict) else None
     owners: list[Any] = (metadata or {}).get("ownerReferences") or []
@@ -73,8 +74,9 @@ def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
 
 
 def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:
-    """The rules of roles that grant these permissions: namespace -> rules; None -> the ClusterRole's rules. There is
-    one rule for each resource and one for its named objects, sorted. A Role leaves out permissions that the ClusterRole
+    """The rules of roles that grant these permissions: namespace -> rules; None -> the ClusterRole's rules. The
+    rules are sorted. A resource has one rule for all of its objects; its named objects with the same verbs share a
+    rule. A Role leaves out permissions that the ClusterRole
     grants, and a rule for named objects leaves out permissions for all objects."""
     found = set(rights)
     left = [right for right in found if not any(wider in found for wider in _wider(right))]
