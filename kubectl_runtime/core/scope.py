@@ -23,10 +23,11 @@ that check its writes.
     trace             `Tracing`                                log records, metrics
 
 One context variable holds the scope. Until a scope is left, it applies to the thread that entered it, and to copies of
-that context (`contextvars.copy_context`, `asyncio.to_thread`). A thread that is merely started within a scope does not
-belong to it, on any Python version: otherwise a thread of a user's pool would count as part of the run that happened to
-start the thread. Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build without the GIL or under
-`-X thread_inherit_context`, it has a copy of its starter's context; a scope in that copy is ignored (see `_inherited`).
+that thread's context (`contextvars.copy_context`, `asyncio.to_thread`). A thread that is merely started within a scope
+does not belong to it, on any Python version: otherwise a thread of a user's pool would count as part of the run that
+happened to start the thread. Up to Python 3.13 a new thread has an empty context. From 3.14 on, on a build without the
+GIL or under `-X thread_inherit_context`, it has a copy of its starter's context; a scope in that copy is ignored (see
+`_inherited`).
 """
 from __future__ import annotations
 
@@ -210,21 +211,22 @@ class ScopedRun(Protocol):
     """The record of the run's object after this run's last write of it; None if the run has not written the object."""
 
     def begins_write(self, ref: ObjectRef | None) -> None:
-        """A write of `ref` (None for a new object) is about to be sent."""
+        """Record that a write of `ref` (None for a new object) is about to be sent."""
 
     def wrote(self, write: Any) -> None:
-        """The server answered `write`, a `client.api.client.Write`."""
+        """Record that the server answered `write`, a `client.api.client.Write`."""
 
     def is_given(self, uid: str, version: str) -> bool:
         """Whether the run knows this version of its object: the run started with this version, or the library wrote it
         for this run."""
 
     def wrote_quietly(self, uid: str, before: str, after: str) -> None:
-        """The library itself wrote version `after` of the object with this uid in place of `before`, for this run: if
-        the run knows version `before`, the change triggers no other run."""
+        """Record that the library itself, for this run, replaced version `before` of the object with this uid by
+        version `after`. If the run knows version `before`, the change triggers no other run."""
 
     def waits_for(self, *children: str) -> None:
-        """These children, such as `Deployment web`, are not ready: the controller's `ready` condition names them."""
+        """Record that these children, such as `Deployment web`, are not ready; the controller's `ready` condition names
+        them."""
 
 
 class LoggedRun(Protocol):
@@ -373,7 +375,8 @@ def calls_also_obey(stop: StopToken, deadline: float) -> Iterator[None]:
 
 
 def time_left(left: float | None, clock: Clock) -> float | None:
-    """Seconds for a wait of this thread on `clock`: `left` (None: no limit), or less within a `deadline` block."""
+    """The seconds for which this thread may wait on `clock`: `left` (None: no limit), or the time until the end of the
+    `deadline` block if that is shorter."""
     scope = current_scope()
     if scope is None or scope.deadline is None or clock is not SYSTEM_CLOCK:
         return left
