@@ -234,7 +234,8 @@ def _apply(run: ManifestRun, items: Iterable[Item], field_manager: str, force: b
 
 
 def _once_served(run: ManifestRun, placed: Placed, call: Callable[[], T]) -> T:
-    """Return the result of `call`, which is repeated while a server does not know a kind that is already served."""
+    """Return the result of `call`. If the kind is known to be served, but this server does not know it yet, `call` is
+    repeated."""
     waiting = run.stop or StopToken(clock=run.client.clock)
     while True:
         try:
@@ -267,8 +268,8 @@ def delete_manifests(client: Client, source: Manifests, *, namespace: str | None
 
     Only kind, name and namespace of the manifests are used. `wait`: the most time for all objects together (seconds or
     `timedelta`), counted from the call; None only requests the deletions. `params`: the options of each deletion. It is
-    not an error if an object does not exist, or if its kind is not served because the kind's CRD, also in the set, does
-    not exist. `source`, `namespace`, `recursive`, `progress`, `stop` and the exceptions are as for `apply_manifests`.
+    not an error if an object does not exist, or if the server does not serve its kind and a CRD in the set defines the
+    kind. `source`, `namespace`, `recursive`, `progress`, `stop` and the exceptions are as for `apply_manifests`.
     ManifestsFailed, at the end, names the objects whose deletion was refused or that still exist, and the finalizers
     that hold them. Each object is read first, and the deletion is bound to its uid. Needs the verbs list and delete;
     with `wait` also watch.

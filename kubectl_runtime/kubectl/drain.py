@@ -11,9 +11,9 @@ The Node is cordoned, and its Pods are classified before the first eviction:
 
 If a Pod is refused, nothing is evicted, and DrainError is raised. Otherwise `drain` requests each Pod's eviction, and
 the server's response decides what follows. If it is a success, `drain` waits until the Pod is gone or replaced. 404
-means that the Pod is gone. After 429 (a disruption budget), 5xx, no response, or an error because the namespace is
-terminating, the eviction is retried after 5 s while time is left. After any other error the outcome of this Pod is
-FAILED; the other Pods are still evicted.
+means that the Pod is gone. After 409 `drain` checks whether another Pod has the name now. After 429 (a disruption
+budget), 5xx, no response, or an error because the namespace is terminating, the eviction is retried after 5 s while
+time is left. After any other error the outcome of this Pod is FAILED; the other Pods are still evicted.
 
 The rules are those of kubectl 1.32, `k8s.io/kubectl/pkg/drain`. Everything runs in the caller's thread; Pods take
 turns, so that a waiting Pod delays no other.
@@ -125,10 +125,10 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
 
     `timeout`: the longest time (None: unlimited). As for `kubectl drain`, some Pods are refused unless you allow it:
     Pods of a DaemonSet (`ignore_daemonsets` leaves them in place), with emptyDir volumes (`delete_emptydir_data`), and
-    without a controller (`force`). `grace_period_seconds` replaces each Pod's own. `pod_selector` limits the drain to
-    the Pods that it selects. Raises DrainError, with a report, when a Pod is refused, when an eviction fails, when the
-    time is up, and when `stop` is set; ApiError for a Node that does not exist; RequestError, before anything is sent,
-    for a timeout that is not above 0. Thread-safe.
+    without a controller (`force`). `grace_period_seconds` replaces the Pods' own grace periods. `pod_selector` limits
+    the drain to the Pods that it selects. Raises DrainError, with a report, when a Pod is refused, when an eviction
+    fails, when the time is up, and when `stop` is set; ApiError for a Node that does not exist; RequestError, before
+    anything is sent, for a timeout that is not above 0. Thread-safe.
 
     >>> _ = Api.all(client, Node).create(Node(name="node-1"))
     >>> drain(client, "node-1", timeout=10).pods
@@ -254,7 +254,7 @@ class _Evicted:
         elif error.code == HTTPStatus.TOO_MANY_REQUESTS:
             self.due, self.reason = now + max(RETRY_BUDGET, error.retry_after or 0.0), _budget(error)
             log.info("drain: %s/%s is not evicted yet: %s", self.ref.namespace, self.ref.name, self.reason)
-        elif error.is_conflict:  # another Pod may have the name now, so that this Pod is gone
+        elif error.is_conflict:  # perhaps this Pod is gone, and another Pod has its name
             self.due, self.reason, self._turn = now, str(error), self._look
         elif error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or _namespace_ends(error):
             self.due, self.reason = now + RETRY_BUDGET, str(error)

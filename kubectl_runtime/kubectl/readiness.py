@@ -128,7 +128,8 @@ class PodTroubles:
         self._usable = True
 
     def of(self, api: Api[Any], obj: Any) -> str:
-        """The text to append to the reason; empty when nothing is known. Blocks for one call of `PATIENCE` at most."""
+        """Why the Pods of the workload `obj` do not run, as text to append to the reason why `obj` is not ready; empty
+        when nothing is known. Blocks for one call, for at most `PATIENCE` seconds."""
         labels = mapping(part_of(obj, "spec").get("selector")).get("matchLabels")
         if not self._usable or not api.namespace or not isinstance(labels, Mapping) or not labels:
             return ""
@@ -201,8 +202,8 @@ class Wait:
     """Whether something was missing at any check so far."""
 
     def is_over(self, obj: Any) -> bool:
-        """The condition that the wait is for: whether nothing is missing. Raises NeverReady, also if the caller's
-        condition raises."""
+        """Whether the wait is over, because `obj` lacks nothing. Raises NeverReady if `obj` can never become ready, or
+        if the caller's condition raises an exception that is not a KubeError."""
         self.seen = obj
         try:
             self.why = self.missing(obj)
