@@ -111,7 +111,7 @@ class _Announcement:
                 print(f"shows what it does: {url}/debug, or kubectl-runtime top {url}", flush=True)
         known = dict(self._options.webhook_service)
         for server in self._manager.servers:
-            service = getattr(server, "service", None)  # of a WebhookServer
+            service = getattr(server, "service", None)  # only a WebhookServer has a Service
             if service and service not in known and getattr(server, "url", None) is None:
                 print(f"warning: the API server cannot call the webhooks of the Service {service}, whose address is "
                       f"unknown: add --webhook-service {service}=https://127.0.0.1:{getattr(server, 'port', 9443)}",

@@ -81,7 +81,7 @@ class OperatorProcess:
         finally:
             os.close(theirs)
         self._pipe = ours
-        with contextlib.suppress(BrokenPipeError):  # it has ended already, as its status will say
+        with contextlib.suppress(BrokenPipeError):  # the process has already ended; `status` reports this
             os.write(ours, self._order + b"\n")
 
     def status(self) -> int | None:
@@ -126,7 +126,8 @@ class OperatorProcess:
 _LEFT_OUT = frozenset(("__pycache__", "node_modules", "site-packages", "dist-packages"))
 
 MOST = 2_000
-"""The most folders that are checked, nearest first. Checking this number of folders, with 7,400 files, took 0.1 s."""
+"""The maximum number of folders that are checked, nearest first. A check of this many folders, with 7,400 files, took
+0.1 s."""
 
 Look = dict[str, tuple[int, int]]
 
@@ -151,7 +152,7 @@ class Sources:
             for name in files_below(root):
                 try:
                     state = os.stat(name)
-                except OSError:  # it was removed, or is a broken link
+                except OSError:  # the file was removed, or is a broken link
                     continue
                 found[name] = (state.st_mtime_ns, state.st_size)
         return found
@@ -185,10 +186,10 @@ def files_below(root: Path) -> Iterator[str]:
         try:
             with os.scandir(folder) as found:
                 entries = [entry for entry in found if not entry.name.startswith(".")]
-        except OSError:  # it was removed, or is not readable
+        except OSError:  # the folder was removed, or is not readable
             continue
         if folder != str(root) and any(entry.name == "pyvenv.cfg" for entry in entries):
-            continue  # an environment, whatever it is called
+            continue  # a virtual environment of any name
         for entry in entries:
             if entry.name.endswith(".py"):
                 yield entry.path
@@ -220,7 +221,8 @@ def develop(options: RunOptions) -> int:
     hang_up = getattr(signal, "SIGHUP", None)  # which Windows lacks
     for number in (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hang_up else ())):
         if number != hang_up or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
-            signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: `_heard` waits for it
+            # `put` takes no lock, so it may interrupt `_heard`.
+            signal.signal(number, lambda received, _: signals.put(received))
     see_current_folder()
     own = ApiServer(controllers=CONTROLLERS, webhook_services=dict(options.webhook_service), record=False)
     with own as server, _kubeconfig(server) as kubeconfig:
@@ -273,7 +275,7 @@ class _Development:
                 waiting = first = False
             elif not waiting and (status := operator.status()) is not None:
                 if first and status == UsageError.status:
-                    return status  # it has said why
+                    return status  # the operator has printed the reason
                 waiting = True
                 _say(f"--- the operator has ended with status {status}; it restarts when a source changes ---")
 
@@ -321,7 +323,7 @@ def _kubeconfig(server: ApiServer) -> Iterator[Path]:
         yield path
     finally:
         with contextlib.suppress(OSError):
-            if path.read_text() == written:  # it is not the file of a later command in this folder
+            if path.read_text() == written:  # if not, a later command in this folder wrote the file
                 path.unlink()
 
 

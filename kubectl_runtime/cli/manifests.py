@@ -116,7 +116,7 @@ def _command(options: argparse.Namespace) -> str:
     return shlex.join(words)
 
 
-# The parts
+# The parts of the manifests
 
 
 def _namespace(program: Inspected) -> Iterator[Object]:
@@ -275,12 +275,12 @@ def _budget(program: Inspected) -> Object:
             "spec": {"maxUnavailable": 1, "selector": {"matchLabels": _labels(program)}}}
 
 
-# As argparse reads them
+# Types of options, for argparse
 
 
 def _replicas(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas of at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of replicas: it must be at least 1")
     return int(text)
 
 

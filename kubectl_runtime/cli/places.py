@@ -128,8 +128,8 @@ def hint(name: str, known: Iterable[str], what: str) -> str:
 
 
 def users_traceback(error: BaseException) -> str:
-    """The traceback of `error` from the first to the last frame of the user's code. The frames of Python's import and
-    of this library before and after are left out."""
+    """The traceback of `error` from the first to the last frame of the user's code. The frames before and after these,
+    which belong to this library and to Python's import, are left out."""
     shown = traceback.TracebackException.from_exception(error)
     seen: set[int] = set()
     parts: list[traceback.TracebackException | None] = [shown]

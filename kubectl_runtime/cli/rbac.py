@@ -11,8 +11,9 @@
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. The output is a
 ServiceAccount, a ClusterRole or Roles, and their bindings. The permissions for a watch in one namespace are granted
-only in that namespace. Recorded permissions are granted in the namespaces in which they were used if the controllers
-watch those namespaces and no watch covers all namespaces; otherwise they are granted in all namespaces.
+only in that namespace. If no watch covers all namespaces, a recorded permission is granted only in the namespace in
+which it was used, provided that the controllers watch this namespace. Any other recorded permission is granted in all
+namespaces.
 """
 from __future__ import annotations
 
@@ -114,13 +115,13 @@ class Inspected:
     """The ServiceAccount, the roles and their bindings."""
     plans: list[Plan]
     elects: bool
-    """Whether the operator must be started with --leader-elect. The Lease is called `name`."""
+    """Whether the operator must be started with --leader-elect. The field `name` is then also the Lease's name."""
 
 
 def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
     """Call the program's function and collect the permissions that the program needs. `elect`: whether the operator
-    runs with --leader-elect; None means that it does if several replicas would do the same work. Raises
-    CommandError."""
+    runs with --leader-elect; with None, the operator is assumed to run with --leader-elect if several replicas would
+    otherwise do the same work. Raises CommandError."""
     function = program_in(imported(options.program.module), options.program)
     namespace = options.namespace
     if namespace is None:  # the function may use the namespace, so it is called again once the namespace is known
@@ -206,7 +207,8 @@ def _parts(made: BoundController[Any] | Manager) -> tuple[list[Plan], LeaderElec
 
 def _watched(plan: Plan) -> Iterator[Right]:
     for watch in (plan.main, *plan.related):
-        places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()  # a stream is the program's
+        # The permissions for a stream are unknown here, since the program makes the stream's requests itself.
+        places = places_of(watch.api) if isinstance(watch, WatchPlan) else ()
         for resource, within in places:
             for verb in ("list", "watch"):
                 yield Right(resource.group, resource.plural, verb, within)

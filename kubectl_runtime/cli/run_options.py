@@ -8,7 +8,8 @@ Log formats on standard error:
 - `text`: time LEVEL logger: message
 - `json`: one object per line
 - `short` (for --dev): text with only the time of day, the library's loggers without their prefix, and colours on a
-  terminal; lines that repeat what controllers or the command print are left out
+  terminal. The manager's and the servers' lines below WARNING are left out, since the command itself and the
+  controllers report the same
 
 `--log-level`, or else the environment variable `KUBECTL_RUNTIME_LOG`, sets the level of the library and of the
 program's own package. Other loggers log from INFO on. Python warnings become log lines.
@@ -77,7 +78,8 @@ def _log_warning(message: Warning | str, category: type[Warning], filename: str,
 
 def set_up_logs(form: str, levels: str | None, package: str, *, stream: TextIO | None = None) -> None:
     """Write logs to `stream` (standard error by default). `form`: text, json or short. `levels`: the value of
-    `--log-level`; None means the environment variable's value. `package`: the program's package."""
+    `--log-level`; None means the value of the environment variable `KUBECTL_RUNTIME_LOG`. `package`: the program's
+    package."""
     stream = sys.stderr if stream is None else stream
     wanted = levels if levels is not None else os.environ.get(logs.VARIABLE) or "info"
     handler = logs.setup(f"{_SAID_ALREADY},{wanted}" if form == "short" else wanted, json=form == "json",
@@ -146,7 +148,7 @@ class RunOptions:
 
     @property
     def lease(self) -> dict[str, Any]:
-        """The options for the Lease that were given, under the argument names of `LeaderElection`."""
+        """The options for the Lease that the command line contains, under the argument names of `LeaderElection`."""
         said = {"name": self.leader_elect_resource_name, "namespace": self.leader_elect_resource_namespace,
                 "lease": self.leader_elect_lease_duration, "renew_deadline": self.leader_elect_renew_deadline,
                 "retry": self.leader_elect_retry_period}

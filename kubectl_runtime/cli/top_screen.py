@@ -20,7 +20,7 @@ WORDS = {"backing_off": "backing off", "held_back": "held back", "waits_for_chan
          "requeue_after": "success", "terminal_error": "terminal error"}
 
 FLEET = 124
-"""The least width, in columns, at which all facts about a replica fit in one line."""
+"""The minimum width, in columns, at which all facts about a replica fit in one line."""
 
 BOLD, SOFT, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN = "1", "2", "31", "32", "33", "34", "35", "36"
 COLOURS = {"running": BLUE, "due": CYAN, "delayed": SOFT, "backing_off": YELLOW, "held_back": MAGENTA,
