@@ -23,8 +23,8 @@ fork does not lead.
 Within a run of an elected controller, the same holds for every client that shares the connections of `ctx.client`, so
 that an Api made outside of the run cannot bypass the check (see `client.http.send`). A thread with a copy of the run's
 context (`contextvars.copy_context`) counts as part of the run. A thread that the run started without that copy does not
-count as part of the run. The check never covers a client that was created independently of `ctx.client`. Use
-`ctx.client` or `lock.guard(client)` in such threads and instead of such clients.
+count as part of the run. The check never covers a client that was created independently of `ctx.client`. In threads
+outside of the run, use an Api made from `ctx.client`. In place of an independent client, use `lock.guard(client)`.
 
 Each attempt of a request is checked twice: after credentials and every other layer, and again right before the first
 byte is sent, after name lookup, connection and handshake. A window remains that no check can close: the thread, the
@@ -166,12 +166,13 @@ class LeaderLock:
         """The thread that calls the callbacks, if there are any."""
         self.client = self.guard(client)
         """The client for work that needs the Lease. It sends a write only while this process leads, and raises
-        NotLeaderError otherwise. The module's docstring describes which writes this can prevent and which it cannot."""
+        NotLeaderError otherwise. The module's docstring describes which writes the check can prevent and which it
+        cannot."""
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork: if the candidacy has begun, it stays with the parent, and the child is no candidate.
-        Otherwise the child's candidacy gets an identity of its own."""
+        """Adapt this copy of the lock to the child of a fork. If the candidacy had begun, it stays with the parent, and
+        the child is not a candidate. If it had not begun, give the child an identity of its own."""
         self._changed = threading.Condition()
         if self._threads:
             self._state = LeaseState(phase=Phase.ENDED, reason="it belongs to the process that forked this one")

@@ -35,9 +35,9 @@ client-go in five points:
 - The deadline is measured from the moment at which the last successful renewal *began*. It therefore passes before
   another candidate may lead, however late the response to the renewal was.
 - A Lease is read again before it is released; remembered state is not used.
-- A deleted Lease is not free for a candidate that has seen another holder: the holder has not noticed the deletion
-  yet, and creates the Lease again. (If the Lease is deleted repeatedly, each time before a standby has read it, it
-  becomes free for the standby after a whole lease duration. The old holder's next write is then refused.)
+- A deleted Lease is not free for a candidate that has seen another holder: the holder has not noticed the deletion yet,
+  and creates the Lease again. (If the Lease is deleted repeatedly, and a standby never reads the new Lease before the
+  next deletion, the standby takes the Lease after a whole lease duration. The old holder's next write is then refused.)
 - A Lease whose holder was cleared by hand, for example by `kubectl edit`, is not free either: the previous holder takes
   it back at the next renewal. If the previous holder does not, the Lease becomes free when the last renewal seen by
   this candidate would have expired. A Lease that its holder released is recognized by its duration of 1 s, which
@@ -95,7 +95,8 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaseState:
-    """The state of a candidate. Other code may read `phase` and `deadline`, but must decide by `leads_at`."""
+    """The state of a candidate. Other code may read `phase` and `deadline`, but must call `leads_at` to decide whether
+    the candidate leads."""
 
     phase: Phase = Phase.STANDBY
     deadline: float = -inf
@@ -175,7 +176,7 @@ def step(rules: Rules, state: LeaseState, happened: Input, now: Now) -> tuple[Le
 
 
 def expired(state: LeaseState, now: Now) -> LeaseState:
-    """Return the state with the phase changed if its deadline has passed."""
+    """End the phase of a leading or releasing state whose deadline has passed. Return any other state unchanged."""
     if now.at < state.deadline:
         return state
     if state.phase is Phase.LEADING:

@@ -235,7 +235,8 @@ class LeaderElection:
                                f"{lease:g} s: the holder has to stop before another begins")
         if retry * JITTER >= deadline:
             raise RequestError(f"election {self.name}: {JITTER} times retry has to be less than renew_deadline, not "
-                               f"{retry:g} and {deadline:g} s: otherwise a single lost response would end it")
+                               f"{retry:g} and {deadline:g} s: otherwise a single lost response would end the "
+                               "leadership")
 
 
 def checked_election(client: object, election: LeaderElection) -> LeaderElection:
@@ -311,8 +312,8 @@ REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, 
 
 
 PATIENCE = 5.0
-"""Seconds for which requests may fail before the process is not ready. A failure with a code in `REFUSED` makes the
-process not ready immediately."""
+"""Seconds for which requests may fail before the process is reported as not ready. A failure with a code in `REFUSED`
+makes the process not ready immediately."""
 
 
 class Trouble:

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
 MOST_REPLICAS = 100
-"""The most replicas that the status page lists."""
+"""The maximum number of replicas that the status page lists."""
 
 
 class ManagerView:
@@ -221,7 +221,7 @@ class Manager:
         - `debug`: who may read the status page `/debug`, and what it shows. Default: this host only. None: no page.
         - `grace`: seconds for the whole stop. Keep it below the 30 s that Kubernetes gives a Pod.
         - `metrics`: whether `/metrics` is served. Default: yes, unless the command line has `--no-metrics`. `/metrics`
-          exports the Metrics that observe the client. If no Metrics observe it, `Metrics.shared()` does from the
+          exports the Metrics that observe the client. If no Metrics observe it, `Metrics.shared()` observes it from the
           manager's start on. The default registry also contains the program's own metrics.
 
         Raises RequestError for an argument that cannot be used.
@@ -273,7 +273,7 @@ class Manager:
 
     @property
     def grace(self) -> float:
-        """The grace period: the most seconds that the stop may take."""
+        """The grace period: the maximum number of seconds that the stop may take."""
         return self._grace
 
     @property
@@ -306,7 +306,7 @@ class Manager:
 
         With an election and `needs_leader`, the stores fill while this process stands by, and runs begin when it leads.
         After the Lease's deadline, `ctx.client` refuses writes with NotLeaderError. Inside a run, the client that the
-        program passed to the Manager refuses them too. A thread that a run starts must use an Api made from
+        program passed to the Manager refuses writes too. A thread that a run starts must use an Api made from
         `ctx.client`, or run in a copy of the run's context (`contextvars.copy_context`).
 
         With a sharding, unless `sharded=False`, no leader is needed. The controller reconciles the objects of the

@@ -87,7 +87,7 @@ class ShardMembership:
         self._go_on(name)
 
     def quit(self, within: float) -> None:
-        """Give up each shard when its runs have ended, within `within` seconds. Does not block."""
+        """Give up each shard when its runs have ended, at the latest after `within` seconds. Does not block."""
         if self.sharder is not None:
             self.sharder.quit(within)
 
@@ -162,7 +162,7 @@ class Member:
         return ""
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to the member, so that it must not wait for the member's end."""
+        """Whether `thread` belongs to the member. Such a thread must not wait for the member's end."""
         raise NotImplementedError
 
 
@@ -208,7 +208,8 @@ class ControllerMember(Member):
         self._elected.set()
 
     def begin_stop(self, reason: str, within: float) -> None:
-        """Begin the controller's stop. If the controller is still starting, it stops because of its token."""
+        """Begin the controller's stop. If the controller is still starting, its stop token makes it stop after the
+        start."""
         super().begin_stop(reason, within)
         if self.running is not None and self._launched.is_set():
             self.running.begin_stop(reason, within)

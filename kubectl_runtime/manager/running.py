@@ -285,7 +285,7 @@ class RunningManager(Lifecycle):
         """Begin to stop; the stop may take `grace` seconds. A later call may shorten the time, not lengthen it. Does
         not block."""
         super().begin_stop(reason, grace)
-        self._stop_members()  # with the shorter time
+        self._stop_members()  # again, since the time may be shorter now
 
     def abandon(self, heed: float = 0.0) -> None:
         """Stop running work at once, and stop waiting for it. Does not block."""

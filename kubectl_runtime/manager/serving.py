@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 log = guarded_logger(__name__)
 
 LEAST_SECONDS = 1.0
-"""The least seconds that each server gets to stop and the Lease to be released, even if the grace period is over."""
+"""The minimum number of seconds for each server's stop, for the release of the Lease, and for giving up the shards.
+They apply even if the grace period is over."""
 
 
 class Server(Protocol):

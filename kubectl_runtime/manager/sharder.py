@@ -23,10 +23,10 @@ replicas with different numbers of shards never reconcile at the same time.
 - A write by a run is sent if this replica holds the shard of the run's object and the write begins before the deadline
   of the shard's Lease. Otherwise the write raises NotLeaderError, and nothing is sent. Once the shard is lost, all
   later writes of the run are refused: this replica does not take the shard again while the run lasts.
-- A write outside of a run is sent while this replica's own Lease is valid, and after the replica has begun to quit.
-  Threads that a reconciler started count as outside of the run, since the run's object is not known there. A thread
-  with a copy of the run's context (`contextvars.copy_context`, `asyncio.to_thread`) counts as part of the run while the
-  run lasts.
+- A write outside of a run is sent while this replica's own Lease is valid. It is also sent after the replica has begun
+  to quit, even if the Lease has expired or is deleted. Threads that a reconciler started count as outside of the run,
+  since the run's object is not known there. A thread with a copy of the run's context (`contextvars.copy_context`,
+  `asyncio.to_thread`) counts as part of the run while the run lasts.
 - A read is always sent.
 
 A run's write is refused through `ctx.client` and also through the client that the program passed to the Manager. As in

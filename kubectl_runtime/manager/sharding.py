@@ -13,9 +13,10 @@ objects. The number of shards is independent of the number of replicas: replicas
 `Replicas` counts the replicas; the number decides how many shards each replica takes. To be counted, each replica
 renews a labelled Lease of its own. The shards' Leases cannot be used for the count, since they do not name a replica
 without shards. A Deployment's `replicas` cannot be used either: it includes Pods that do not exist or do not run, and
-reading it needs permissions and names that a program outside of the cluster lacks. A replica's Lease counts until it
-has not changed for the duration written in it, so a dead replica's own Lease and its shards' Leases expire at the same
-time. Expiry is evaluated only when a list arrives, so while the API server is unreachable no replica counts as dead.
+reading it needs permissions and names that a program outside of the cluster lacks. A replica's Lease expires when it
+has not changed for the duration written in it. A dead replica's own Lease therefore expires at the same time as its
+shards' Leases. Expiry is evaluated only when a list arrives, so while the API server is unreachable no replica counts
+as dead.
 
 The remaining classes are the inputs and actions in the table of `shard_machine`.
 """
@@ -38,7 +39,7 @@ from kubectl_runtime.runtime.controller.plan import Plan, WatchPlan
 from kubectl_runtime.runtime.reconcile.runner import DividedBy
 
 MOST_SHARDS = 256
-"""The most shards, because each shard costs its holder a request every `retry` seconds."""
+"""The maximum number of shards. It is limited because each shard costs its holder a request every `retry` seconds."""
 
 _WORD = 4
 
@@ -56,13 +57,13 @@ class Sharding:
 
     `by` is the property that decides an object's shard. "name" divides runs and writes, but each replica watches all
     objects. "namespace" and "uid" are experimental, since the server's feature gate ShardedListAndWatch is alpha. They
-    also divide the watches: a replica receives and stores only the objects of its own shards. With "namespace" the
-    watches of the kind that a controller reconciles, which must be namespaced, and of the kinds that it `owns` are
-    divided. Namespaces whose names differ only in their last letters mostly belong to the same shard. With "uid" only
-    the watch of the reconciled kind is divided. If an object is deleted and created again under the same name, the new
-    object may belong to another replica while a run for the old object lasts. Then only the resourceVersion protects
-    the new object from the old run's writes. A server without the gate sends all objects to each replica, which is
-    logged once. A replica takes no shard while other replicas use another number of shards or another `by`.
+    also divide the watches: a replica receives and stores only the objects of its own shards. With "namespace" a
+    controller's watches of the reconciled kind and of the kinds that it `owns` are divided. The reconciled kind must be
+    namespaced. Namespaces whose names differ only in their last letters mostly belong to the same shard. With "uid"
+    only the watch of the reconciled kind is divided. If an object is deleted and created again under the same name, the
+    new object may belong to another replica while a run for the old object lasts. Then only the resourceVersion
+    protects the new object from the old run's writes. A server without the gate sends all objects to each replica,
+    which is logged once. A replica takes no shard while other replicas use another number of shards or another `by`.
 
     Needs the verbs get, list, create, update and delete on leases. Raises RequestError for a name that is not a label
     value, a number of shards outside of 1 to 256, an unknown `by`, and times that contradict each other.
@@ -87,7 +88,7 @@ class Sharding:
                                f"{self.shards!r}")
         if self.by not in get_args(DividedBy):
             raise RequestError(f"sharding {self.name}: by must be 'name', 'namespace' or 'uid', not {self.by!r}")
-        self.election(0)  # checks the rest
+        self.election(0)  # checks the remaining fields
 
     def election(self, shard: int) -> LeaderElection:
         """The election that decides which replica holds `shard`."""
@@ -171,7 +172,7 @@ class Quit:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The request for the Lease of shard `which`, or OWN, succeeded or failed."""
+    """The request for the Lease of shard `which` succeeded or failed. OWN stands for the replica's own Lease."""
 
     which: int
     answer: Answer
@@ -221,7 +222,7 @@ Input: TypeAlias = Tick | Look | Join | Quit | Answered | Listed | NotListed | D
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Make this request for the Lease of shard `which`, or OWN."""
+    """Make this request for the Lease of shard `which`. OWN stands for the replica's own Lease."""
 
     which: int
     request: Request
@@ -300,8 +301,8 @@ class Replicas:
 
     @property
     def other_divisions(self) -> list[Division]:
-        """The divisions of replicas with another division. Beside such a replica, two replicas could reconcile the same
-        object."""
+        """The divisions of replicas that divide the objects differently. Such a replica and this replica could
+        reconcile the same object at the same time."""
         return sorted({one.sight.division for one in self.seen.values() if one.counts} - {self.division})
 
     @property
