@@ -239,7 +239,7 @@ class _Report:
         changes: list[Change] = []
         unknown, failed = list(observed.unknown), list(observed.failed)
         renamed: set[Identity] = set()
-        for identity, step in self._own.items():  # in their order
+        for identity, step in self._own.items():  # in the order of the first writes
             change = self._change(identity, step)
             if change is None:
                 continue
@@ -313,7 +313,8 @@ class _Report:
             if not found:
                 return None
             if computed and identity[0] in _TEMPLATES and not any(one[0].startswith("spec.template") for one in found):
-                new = {**new, "spec": {**new["spec"], "template": old["spec"]["template"]}}  # Pods may stay
+                # The template may be unchanged, so the Pods may stay.
+                new = {**new, "spec": {**new["spec"], "template": old["spec"]["template"]}}
             fields = tuple(self._field(identity, old, path, one, other) for path, one, other in found)
         action = "create" if old is None else "delete" if new is None else "change"
         shown = "" if self._is_redacted(resource) else self._difference(ref, old, new, status)

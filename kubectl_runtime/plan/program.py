@@ -80,7 +80,7 @@ class Program:
         return [one.controller.plan() for one in self.controllers]
 
     def definitions(self) -> list[Object]:
-        """The CRDs of the kinds that the program's controllers watch and its webhooks convert."""
+        """The CRDs of the kinds that the program's controllers watch, and of the kinds that its webhooks convert."""
         classes = dict.fromkeys(kinds_of([*self.controllers]))
         for server in self.webhooks:
             for handler in server.app.handlers.values() if isinstance(server.app, Application) else ():
@@ -213,9 +213,9 @@ def named(obj: Object, place: str) -> tuple[Object, str]:
 
 
 def with_other_versions(definition: Object, live: Object) -> tuple[Object, list[str]]:
-    """Add to a CRD made from classes the versions that only the cluster's CRD has. Returns the CRD and the names of the
-    added versions that are served. A version without a class is kept, since an upgrade does not necessarily remove
-    it."""
+    """Copy the versions that only the cluster's CRD has into the CRD that was made from classes. Returns the CRD and
+    the names of the added versions that are served. A version without a class is kept, since an upgrade does not
+    necessarily remove it."""
     versions = definition["spec"]["versions"]
     own = {version["name"] for version in versions}
     others = [version for version in live["spec"].get("versions") or () if version["name"] not in own]
@@ -347,8 +347,8 @@ def _program(args: tuple[Any, ...]) -> str:
 
 
 def users_line(frame: FrameType | None) -> str:
-    """The innermost frame of the user's code, as `file.py:12 in function`: not of Python, an installed package or this
-    library. If there is no such frame, the innermost frame of an installed package."""
+    """The innermost frame of the user's code, as `file.py:12 in function`. Python, installed packages and this library
+    are not the user's code. If there is no frame of the user's code, the innermost frame of an installed package."""
     installed = ""
     while frame is not None:
         name = frame.f_code.co_filename
@@ -380,7 +380,7 @@ def error_line(error: BaseException) -> str:
 def _line(file: str, number: int, function: str) -> str:
     try:
         shown = os.path.relpath(file)
-    except ValueError:  # on another drive
+    except ValueError:  # the file is on another drive
         shown = file
     return f"{file if shown.startswith('..') else shown}:{number} in {function}"
 

@@ -242,7 +242,7 @@ class Plan:
 
 
 SHOWN = 3
-"""The most changes that are printed of a group of changes that differ only in names."""
+"""The number of changes that are printed of a larger group of changes that differ only in names."""
 MOST_FIELDS = 12
 _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 

@@ -76,7 +76,7 @@ QUIET = 600.0
 LONGEST = 3600.0
 """By default the plan ends after this many simulated seconds, even if objects still change."""
 ALONE = 600.0
-"""The most simulated seconds that the cluster's own controllers run before the program begins."""
+"""The maximum number of simulated seconds for which the cluster's own controllers run before the program begins."""
 PIECE = 60.0
 JUMP = 120.0
 MOST_WRITES = 300
@@ -94,7 +94,7 @@ loop."""
 
 
 class RanEnough(ProcessEnded):
-    """The program has reached the most runs that a plan allows."""
+    """The program has made the maximum number of runs that a plan allows."""
 
 
 class Restless(ProcessEnded):
@@ -174,7 +174,7 @@ class Rehearsal:
                     self._note_refusal(request, error)
                     raise
 
-        cluster.loopback = by_the_cluster  # work that the cluster's controllers do during a request of the program
+        cluster.loopback = by_the_cluster  # the cluster's controllers may use it while the server answers the program
         self.observed = Observed()
         self._by: Run | str | None = None
         """The author of the requests that are being made now."""
@@ -269,7 +269,8 @@ class Rehearsal:
             self.sim.settle(PIECE)
             if self.sim.clock.monotonic() - self._moved_at >= PIECE:
                 break
-        self._drop(lambda kind, version: not kind.covers(version.namespace))  # such as a new ServiceAccount
+        # The cluster's own controllers may have made objects in other namespaces, such as a new ServiceAccount.
+        self._drop(lambda kind, version: not kind.covers(version.namespace))
 
     def _begin_watching(self) -> None:
         self._watching = True

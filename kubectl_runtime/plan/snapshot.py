@@ -50,7 +50,7 @@ _OWNED = {"deployments.apps": (_REPLICA_SETS,), "replicasets.apps": (_PODS,), "s
 """The kinds that the cluster's own controllers create for objects of a kind."""
 NEVER = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
 _ROUNDS = 5
-"""The most trial runs to find the kinds that the program requests."""
+"""The maximum number of trial runs to find the kinds that the program requests."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class _Reading:
             except ApiError as error:
                 if error.is_forbidden:
                     refused = f"{refused}, {_refusal(kind, namespace)}" if refused else _refusal(kind, namespace)
-                elif error.is_not_found or error.code == HTTPStatus.METHOD_NOT_ALLOWED:  # such as a review
+                elif error.is_not_found or error.code == HTTPStatus.METHOD_NOT_ALLOWED:  # not a listable kind
                     self._note(kind, namespaces, 0, served=False)
                     return
                 else:

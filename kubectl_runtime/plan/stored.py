@@ -47,7 +47,7 @@ FORMAT = 1
 """The format version of saved snapshots; other versions are refused."""
 
 LARGEST = 1 << 30
-"""The most bytes of a snapshot, uncompressed."""
+"""The maximum number of bytes of an uncompressed snapshot."""
 
 DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
                           Scope.CLUSTER)
@@ -302,8 +302,8 @@ class StoredSnapshot:
                    tuple(saved.redacted), saved.all_definitions)
 
     def is_same(self, digest: Any, value: Any) -> bool | None:
-        """Whether `digest` is the digest of `value`. For a loaded snapshot the result is None, for unknown, if the
-        lengths are equal."""
+        """Whether `digest` is the digest of `value`. For a loaded snapshot this is unknown if the lengths are equal;
+        the result is then None."""
         if self.redaction is not None:
             return self.redaction.stands_for(digest, value)
         return None if _length(digest) == _length(value) else False
