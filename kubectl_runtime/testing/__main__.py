@@ -79,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
     """Serve until SIGINT or SIGTERM; return the exit status. Blocks. Only the main thread may call it."""
     signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda received, _: signals.put(received))  # takes no lock: the main thread waits below
+        # `put` takes no lock, so it may interrupt the main thread's wait below.
+        signal.signal(number, lambda received, _: signals.put(received))
     try:
         server = ApiServer(port=options.port, host=options.bind_address, controllers=options.controllers.split(","),
                            compaction_interval=options.compaction_interval, tokens=options.token_auth_file,

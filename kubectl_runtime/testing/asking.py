@@ -33,7 +33,7 @@ T = TypeVar("T")
 NOT_YET = (AssertionError, KubeError, AttributeError, LookupError, TypeError)
 _NOTHING = object()
 MOST = 4000
-"""The most characters of the last result that a message contains."""
+"""The maximum number of characters of the last result in an error message."""
 EVERY = 0.05
 """Seconds between two calls. Twenty calls a second are no load for a server."""
 

@@ -24,7 +24,7 @@ from kubectl_runtime.core.base.threads import Duration, seconds
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The date at which simulated time begins."""
 _DEPARTURE = 10.0
-"""The most real seconds for which `advance` waits until woken threads have left."""
+"""The maximum number of real seconds for which `advance` waits until woken threads have left."""
 
 
 class SimClock:
@@ -122,8 +122,8 @@ class SimClock:
 
     def _await_departure(self, woken: list[threading.Condition]) -> None:
         """Block until woken threads have left `wait` and released their conditions. Each thread then sees the time for
-        which it waited, before time advances further. The block is limited, since the thread that moves the time may
-        itself hold a condition."""
+        which it waited, before time advances further. The wait is limited in real time, since the thread that moves the
+        time may itself hold a condition."""
         gone = {id(condition) for condition in woken}
         with self._changed:
             deadline = self._elapsed

@@ -19,7 +19,7 @@ _FORMATS = {"date-time": "2024-01-31T12:00:00Z", "date": "2024-01-31", "byte": "
             "uuid": "12345678-1234-4234-8234-123456789abc", "ipv4": "10.0.0.1", "ipv6": "::1", "uri": "https://a.example",
             "email": "a@example.com", "hostname": "a.example"}
 _LONG = 8
-"""The most characters, items and keys of a value for which the schema sets no limit."""
+"""The maximum length of a generated string, unless its minLength is larger."""
 
 
 def objects_of(kind: type[K]) -> Any:

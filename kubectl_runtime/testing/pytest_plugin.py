@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 try:
     import pytest
-except ImportError:  # documentation tools
+except ImportError:  # documentation tools import this module without pytest
     pytest = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ class ExpectedRequest:
 
     def body(self, expected: Any) -> Self:
         """Expect this body: an object, or plain JSON values. `expected` may also be a function that is called with the
-        body as plain values. It returns whether the body is right, or raises an AssertionError."""
+        body as plain values. The function returns whether the body is right, or raises an AssertionError."""
         if callable(expected) and not isinstance(expected, type):
             self._bodies.append(partial(_asked, expected))
         else:
@@ -107,8 +107,8 @@ class ExpectedRequest:
     # -- answers
 
     def answer(self, content: Any = None, status: int | None = None) -> Self:
-        """Answer with this object: of a resource class, a dict, or a model. A list of objects is answered as a list of
-        the kind.
+        """Answer with this object: an instance of a resource class, a dict, or a model. A Python list of objects is
+        sent as a list response of the kind.
 
         If `answer` is called several times, each object answers one call, in order, and the last object answers all
         further calls. Without `answer`, a create, an update or an apply is answered with the object that was sent, and
@@ -227,7 +227,7 @@ def _as_stored(request: HttpRequest, wanted: Wanted) -> Mapping[str, Any]:
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 
 MOST_SHOWN = 5
-"""The most expected calls that the error for an unexpected call names."""
+"""The maximum number of expected calls that the error for an unexpected call names."""
 
 
 class UnexpectedRequest(AssertionError):
@@ -259,7 +259,7 @@ class RequestVerifier(BaseAdapter):
     def expect(self, verb: str, kind: HasApiResource | ApiResource, name: str | None = None, *,
                namespace: str | None = None, subresource: str = "") -> ExpectedRequest:
         """Expect one more call. `verb` is an RBAC verb: get, list, watch, create, update (for `replace`), patch (also
-        for `apply`), delete or deletecollection. If `name` or `namespace` is None, it matches any. `subresource`: for
+        for `apply`), delete or deletecollection. A `name` or `namespace` of None matches any value. `subresource`: for
         example "status" for `apply_status`. Raises ValueError for any other verb."""
         if verb not in VERBS:
             raise ValueError(f"{verb!r} is not a verb of a request; the verbs are {', '.join(VERBS)}")

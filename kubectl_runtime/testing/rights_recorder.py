@@ -8,9 +8,9 @@ records. It ignores requests of the tests' own clients. It also ignores the cont
 them from the controllers. A permission is therefore recorded only if a test makes the reconciler use it.
 
 The library's own follow-up requests are added even if no test causes them. For example, an Event may be patched after
-its creation, and `ctx.read` watches the objects that it has read. `ctx.ensure(prune=True)`, `finalizer`,
-`create_or_update`, `Entry.commit`, `ctx.report`, the waits (such as `await_condition`) and `drain` report all requests
-that they may make to the recorder.
+its creation, and `ctx.read` watches the objects that it has read. The following functions therefore report to the
+recorder all requests that they may make: `ctx.ensure(prune=True)`, `finalizer`, `create_or_update`, `Entry.commit`,
+`ctx.report`, the waits (such as `await_condition`) and `drain`.
 """
 from __future__ import annotations
 

@@ -166,8 +166,8 @@ class SimulatedServers:
 T = TypeVar("T")
 
 JUMP = 10.0
-"""The most seconds that time moves at once. Idle watches are polled after each move, since a simulated connection that
-stalls or times out sends no notification."""
+"""The maximum number of seconds that time moves at once. Idle watches are polled after each move, since a simulated
+connection that stalls or times out sends no notification."""
 
 PATIENCE = 3
 """Time moves only after all actors have found nothing to do this many times in a row."""
@@ -189,8 +189,8 @@ class Simulation:
     `seed` decides the order. Not thread-safe."""
 
     def __init__(self, seed: int = 0, *, jump: Duration = JUMP, record: bool = True, start: datetime = EPOCH) -> None:
-        """`jump`: the most seconds that time moves at once. `record`: whether controllers with `record=` write their
-        recording. `start`: the date at which time begins."""
+        """`jump`: the maximum number of seconds that time moves at once. `record`: whether controllers with `record=`
+        write their recording. `start`: the date at which time begins."""
         self.seed = seed
         self._jump = seconds(jump)
         self._record = record
@@ -302,7 +302,7 @@ class Simulation:
         actors: list[Callable[[], object]] = [*self._world]
         for controller in self._controllers:
             for watch in controller.assembly.watches.values():
-                self._resume.setdefault(watch, 0.0)  # started later, for reads or shards
+                self._resume.setdefault(watch, 0.0)  # for a watch that began after the controller's start
             if controller.assembly.reads.values.due() == 0:
                 actors.append(controller.assembly.reads.values.step)
             actors += [controller.executor.step] * min(3, len(controller.executor))
@@ -345,7 +345,8 @@ class Simulation:
     def run_until(self, done: Callable[[], bool], limit: Duration = 3600) -> None:
         """Run steps and move the time until `done()` is true.
 
-        Raises AssertionError, which names the seed, after `limit` simulated seconds, and like `settle`.
+        After `limit` simulated seconds, raises AssertionError, which names the seed. Also raises the errors of
+        `settle`.
         """
         end = self.clock.monotonic() + seconds(limit)
         while True:

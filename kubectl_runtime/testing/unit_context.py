@@ -49,7 +49,7 @@ NAME = "unit-test"
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One recorded Event. Two of them are equal if reason, note and type are equal."""
+    """One recorded Event. Two Events are equal if their reason, note and type are equal."""
 
     reason: str
     note: str

@@ -1,15 +1,17 @@
 """Compares two runs of a story: finds the differences between their end states, and the first write that caused them.
 
-The first diverging write is searched among the disturbed run's writes to objects that end differently. It is the first
-write after which such an object has a state that it does not reach any more in the undisturbed run, or that creates
-more objects of one name than the undisturbed run. If the disturbed run has no such write, the result is the undisturbed
-run's first write to such an object that the disturbed run did not make.
+The first diverging write is searched among the disturbed run's writes to objects whose end states differ. The search
+follows the sequence of states that each of these objects had in the undisturbed run. A write diverges if the object's
+new state does not occur in the rest of the sequence, or if the run has now created more objects of this name than the
+undisturbed run. If no write diverges, the result is a missing write: the first write to one of these objects that only
+the undisturbed run made.
 
 Objects are compared without values that differ between any two clusters:
 
 - uid, resourceVersion, generation, managedFields, creationTimestamp and selfLink are left out
 - for deletionTimestamp only its presence is compared, for observedGeneration only whether it equals the generation
-- a uid anywhere becomes `<uid of configmaps default/a>`, `<… an earlier …>` for a deleted object, or `<uid>` if unknown
+- a uid in any text becomes `<uid of configmaps default/a>`. For an object deleted before the end of the run it becomes
+  `<uid of an earlier configmaps default/a>`, and for an unknown object `<uid>`
 - a time anywhere becomes `<time>`, the ID of a container `<container>`
 - a name that the server generated becomes `prefix*`, also where another object contains the name
 - conditions, owner references and finalizers are sorted
@@ -52,8 +54,8 @@ ROLLOUTS: dict[str, Ignored] = {
 """By kind, the fields whose values depend on the number of earlier rollouts."""
 
 HISTORY = {"replicasets.apps": ("Deployment",), "controllerrevisions.apps": ("StatefulSet", "DaemonSet")}
-"""By kind, the kinds of owners whose earlier rollouts are stored in objects of this kind. A ReplicaSet with replicas is
-in use, so it is compared."""
+"""Kinds whose objects store earlier rollouts of their owners, each with the kinds of these owners. A ReplicaSet with
+replicas is in use, so it is compared."""
 
 
 def _remove(value: Any, path: tuple[str, ...]) -> None:
@@ -168,7 +170,7 @@ def shown(identity: Identity) -> str:
 
 
 LONGEST = 120
-"""The most characters shown of a value."""
+"""The maximum number of characters that are shown of a value."""
 
 Mask = frozenset[tuple[Identity, Path]]
 """The fields whose values are random, so that they differ between any two runs."""

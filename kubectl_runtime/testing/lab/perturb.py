@@ -10,7 +10,7 @@ Testing for Cluster Management Controllers", OSDI 2022). A level-triggered contr
 on its memory, on counting events, or on an undisturbed order does not.
 
 A report names the command that repeats one disturbed run: pytest with `--perturb-only`, or `kubectl-runtime perturb`.
-For functions that no command line can name, it is the call `perturb(..., only="POINT", seed=SEED)`.
+If no command line can name the functions, the report contains the call `perturb(..., only="POINT", seed=SEED)` instead.
 """
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ from kubectl_runtime.testing.lab.world import (
 
 @dataclass(frozen=True)
 class Options:
-    """The options from pytest. `only`: the only point to play; `seed`: the seed for it. `root`: the directory to which
-    test names are relative; None outside of pytest. `tell`: a function that writes to the terminal, past pytest's
+    """The options from pytest. `only`: the only point to play; `seed`: the seed of that run. `root`: the directory to
+    which test names are relative; None outside of pytest. `tell`: a function that writes to the terminal, past pytest's
     capture."""
 
     only: Point | None = None
@@ -138,8 +138,8 @@ class Progress:
 
 
 def terminal() -> Callable[[str], object] | None:
-    """Return a function that writes to the terminal: pytest's if set, otherwise one for standard error. Returns None if
-    standard error is not a terminal."""
+    """Return a function that writes to the terminal: the pytest plugin's function if it is set, otherwise a function
+    that writes to standard error. Returns None if standard error is not a terminal."""
     if (tell := OPTIONS.get().tell) is not None:
         return tell
     stream = sys.stderr
@@ -154,7 +154,7 @@ def terminal() -> Callable[[str], object] | None:
 
 
 SHOWN = 20
-"""The most lines of a difference that a report prints."""
+"""The maximum number of lines that a report prints of one difference."""
 
 
 @dataclass(frozen=True)
@@ -223,10 +223,10 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     watched classes.
 
     The comparison of the end states leaves out uids, versions and times, and values that differ at random between two
-    undisturbed runs. It also leaves out whatever depends on the number of earlier rollouts, such as a Deployment's
-    revision, its ReplicaSets without replicas, and the IPs of Pods (see the module `comparison`), and all Events and
-    Leases. `seed` decides the order of all simulated events; a report's point and seed repeat a run. `only`: play only
-    this point, and write the library's logs, which are muted otherwise; under pytest use `--perturb-only` and
+    undisturbed runs. It also leaves out all Events and Leases, and whatever depends on the number of earlier rollouts,
+    such as a Deployment's revision, its ReplicaSets without replicas, and the IPs of Pods (see the module
+    `comparison`). `seed` decides the order of all simulated events; a report's point and seed repeat a run. `only`:
+    play only this point, and write the library's logs, which are muted otherwise; under pytest use `--perturb-only` and
     `--perturb-seed`. `ignore`: fields that are not compared in any object, such as `"status.checkedAt"`; if a key
     contains a dot, write `("metadata", "annotations", "example.com/at")`.
 
@@ -262,7 +262,7 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
 
 
 def check(build: Any, story: Any, faults: Collection[Any]) -> None:
-    """Raise RequestError for arguments that cannot be played."""
+    """Raise RequestError if `perturb` cannot use these arguments."""
     for what, function in (("build", build), ("story", story)):
         if not callable(function):
             raise RequestError(f"{what} must be a function that takes a client, not {function!r}")
@@ -282,7 +282,7 @@ def _check_there(point: Point, plain: Ended) -> None:
     who = "the story makes" if of_story else "the controllers make"
     if point.number > count or (point.way == "missed" and point.number not in plain.pairs):
         raise ValueError(f"there is no {point} in this story: in the undisturbed run {who} {count} writes"
-                         + (", and watches can only miss a write that another follows at once, with no read in between"
+                         + (", and watches can miss a write only if another write follows it without a read in between"
                             if point.way == "missed" else ""))
 
 

@@ -273,8 +273,8 @@ class Replayed:
     @property
     def alike(self) -> bool:
         """Like `same`, but without comparing the text, since a recording redacts messages about Secrets, and connection
-        errors name another server. If the run departs from the recording, the text is compared too, since an unrecorded
-        call also fails."""
+        errors name another server. If the run departs from the recording, the text is compared too, since the refusal
+        of an unrecorded call may raise an exception of the same class."""
         departs = any(text.startswith(f"{self.target} ") for text in self.departures)
         if self.error is None or self.recorded is None or departs:
             return self.same

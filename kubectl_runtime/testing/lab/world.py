@@ -62,8 +62,8 @@ def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
     for one in bound:
         plan = one.controller.plan()
         if isinstance(plan.main, MainStream) or plan.streams:
-            raise ValueError(f"controller {plan.name} reads a given stream, which a simulation cannot pull: let it "
-                             "watch an Api instead")
+            raise ValueError(f"controller {plan.name} reads a stream of the program, which a simulation cannot "
+                             "pull: let it watch an Api instead")
         if plan.client.config.cluster_url != url:
             raise ValueError(f"controller {plan.name} does not use the client that build was called with, but one of "
                              f"{plan.client.config.cluster_url}: make its Apis with the client passed to build")
@@ -165,11 +165,12 @@ LATE = 10.0
 """Seconds by which a restarted process's watches are delayed (`stale`). The server carries out the pending write no
 later than this many seconds after the restart."""
 JUMP = 120.0
-"""The most seconds that time advances at once. It may be long, since no connection here can stall."""
+"""The maximum number of seconds that time advances at once. It may be long, since no connection here can stall."""
 MOST_REQUESTS = 50_000
-"""The most requests that an undisturbed run may make."""
+"""The maximum number of requests that an undisturbed run may make."""
 MORE = 20
-"""A disturbed run may make this many times the requests of the undisturbed run."""
+"""A disturbed run may make this many times as many requests as the undisturbed run, and at least a tenth of
+MOST_REQUESTS."""
 
 
 class Runaway(ProcessEnded):
@@ -370,7 +371,8 @@ class World:
                 return
 
     def _hear(self) -> None:
-        """If changes are being missed, end this: break the watches and expire their resourceVersions."""
+        """If the watches are being kept from delivering changes, end this: break the watches and expire their
+        resourceVersions."""
         life = self._life
         if life is not None and life.deaf:
             life.deaf = False
@@ -389,6 +391,6 @@ class World:
 
     def _as_the_story_left_it(self) -> ApiServer:
         server = ApiServer(clock=self.clock, seed=self._seed, controllers=[], record=False)
-        server.restore(self.server.snapshot())  # its kinds
+        server.restore(self.server.snapshot())  # so that the new server has the same kinds
         server.restore(self._before, rewind=True)
         return server
