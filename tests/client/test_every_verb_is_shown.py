@@ -80,7 +80,7 @@ SHOWN: list[tuple[str, str, str]] = [
 CALLS = {"connect", "request", "answer", "stream", "server_version"}
 """The verbs of `Client`: the rest of it is about the client itself."""
 FUNCTIONS = {"fetch", "drain"}
-LEFT_OUT = ("the kubelet's own port", "Client.get and Client.list")
+LEFT_OUT = ("the kubelet's own port", "`Client.get` and `Client.list`")
 
 
 @cache
