@@ -83,7 +83,8 @@ class Described:
 
 
 def described(pem: bytes) -> Described:
-    """Return the name and validity of one PEM certificate. Raises ValueError for other bytes, and `MissingExtra`."""
+    """Return the name and validity of one PEM certificate. Raises ValueError if `pem` is not a PEM certificate, and
+    MissingExtra without the extra `tls`."""
     x509, _, _ = _cryptography()
     found = x509.load_pem_x509_certificate(pem)
     names = found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)

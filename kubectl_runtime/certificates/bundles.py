@@ -48,7 +48,7 @@ def joined(bundle: bytes, ours: Iterable[bytes]) -> bytes:
 
 
 def merged(bundle: bytes, ours: Iterable[bytes], gone: Iterable[bytes], *, name: str, now: datetime) -> bytes:
-    """Return `bundle` with the certificates `ours`, and without `gone` and all expired certificates.
+    """Return `bundle` with the certificates `ours` added, and with `gone` and all expired certificates removed.
 
     If more than `MOST` certificates have the name `name`, the oldest of them are removed, too. Returns the same bytes
     if nothing changes. Raises `MissingExtra`.
@@ -102,8 +102,8 @@ def refuse_special(path: str | os.PathLike[str]) -> None:
 
 
 def create_private(path: str | os.PathLike[str]) -> int:
-    """Create a file, and return a descriptor for reading and appending. Raises OSError: FileExistsError if `path`
-    exists."""
+    """Create a file, and return a descriptor for reading and appending. Raises OSError, or its
+    subclass FileExistsError if `path` exists."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
