@@ -18,7 +18,7 @@ absent optional field is None. Unknown fields are preserved and written back unc
 datamodel-code-generator 0.89 was tried first, on schemas like those of cert-manager, Gateway API and Istio. It turns
 `oneOf` with `required` into unions that msgspec cannot decode, `format: duration` into ISO 8601 timedeltas, and
 int-or-string without an `anyOf` into Any. Its enums have defaults that mypy --strict refuses. Its classes
-check limits when they read, so that objects stored before a limit was added become unreadable. It numbers the classes
+check limits when they decode, so that objects stored before a limit was added become unreadable. It numbers the classes
 (Spec1, Spec2), drops list map keys and the kind, and has fourteen dependencies.
 """
 from __future__ import annotations
@@ -376,8 +376,11 @@ def _words(key: str) -> list[str]:
 
 
 def _attribute(key: str) -> str:
-    """The attribute name for a key. The name ends with an underscore if it would shadow another name, or if the key has
-    underscores: attributes stand for camelCase keys, so `_field` must write out any other key."""
+    """The attribute name for a key, with an underscore at its end if it would shadow another name.
+
+    A key with underscores also gets an underscore at its end. The attribute ``a_b`` would stand for the key ``aB``, but
+    for ``a_b_`` `_field` writes out the key ``a_b``.
+    """
     name = "_".join(_words(key)) or "field"
     if name[0].isdigit():
         name = f"field_{name}"

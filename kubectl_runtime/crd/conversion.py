@@ -45,10 +45,10 @@ class ConversionError(KubeError):
 class Conversion:
     """Converts objects of one custom kind between its versions: for webhooks, tools and tests.
 
-    A step is a function for two versions. If the versions are given as classes, the function takes and returns objects
-    of these classes; if they are given by name, it takes and returns a dict. Without a direct step the shortest chain
-    of steps is used. Functions convert the content; apiVersion, kind and metadata are carried over. A Conversion is
-    immutable, and thread-safe if its functions are.
+    A step is a function that converts from one version to another. If the versions are given as classes, the function
+    takes and returns objects of these classes; if they are given by name, it takes and returns a dict. Without a direct
+    step the shortest chain of steps is used. Functions convert the content; apiVersion, kind and metadata are carried
+    over. A Conversion is immutable, and thread-safe if its functions are.
 
     >>> class Size(Struct):
     ...     size: int
@@ -159,8 +159,8 @@ class Conversion:
         return version.from_dict(self._converted(content, version.api_resource.version))
 
     def check(self, objects: Iterable[CustomResource | Mapping[str, Any]]) -> list[str]:
-        """Convert each object to every other version and back. For tests: `kubectl_runtime.testing.objects_of` makes
-        suitable objects.
+        """Convert each object to every other version and back. This is meant for tests, where
+        `kubectl_runtime.testing.objects_of` makes suitable objects.
 
         Returns the fields that the functions do not preserve by themselves, each as `v2 -> v1 -> v2: spec.fuel`. Raises
         ConversionError, with the path of the difference, for an object that differs after the round trip.
@@ -210,8 +210,8 @@ class Conversion:
         named = f"{content.get('kind')} {(content.get('metadata') or {}).get('name') or ''}".strip()
         if way is None:
             steps = ", ".join(f"{old} -> {new}" for old, known in self._steps.items() for new in known)
-            raise ConversionError(f"convert {named} from {version} to {wanted}: no functions lead there; there are "
-                                  f"{steps}")
+            raise ConversionError(f"convert {named} from {version} to {wanted}: no functions lead there; the steps "
+                                  f"are {steps}")
         if not content.get("kind"):
             raise ConversionError(f"convert from {version} to {wanted}: the object has no kind")
         metadata = content.get("metadata") or {}

@@ -326,8 +326,8 @@ def definitions_of(kinds: Iterable[type[CustomResource]]) -> list[dict[str, Any]
     """Return the definitions of classes, sorted by name: one definition per kind, with the versions of all its classes.
     The class with `storage=True` defines the stored version.
 
-    Raises ValueError if a kind has several classes and not exactly one version with `storage=True`. Also raises like
-    `merge_crds` and `CustomResource.crd`.
+    Raises ValueError if a kind has several classes and not exactly one version with `storage=True`. Also raises the
+    errors of `merge_crds` and `CustomResource.crd`.
     """
     found = []
     for name, group in groupby(sorted(kinds, key=lambda kind: kind.crd_name()), key=lambda kind: kind.crd_name()):

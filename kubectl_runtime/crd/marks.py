@@ -245,8 +245,8 @@ _LISTS = frozenset({"short_names", "categories", "printer_columns", "selectable_
 
 
 def options_of(cls: type, given: Mapping[str, Any]) -> CrdOptions:
-    """Make the options from class keywords. Raises TypeError for a str in place of a tuple, and for both
-    `rules` and `schema`."""
+    """Make the options from class keywords. Raises TypeError if a keyword that needs a tuple is a str, and if
+    `rules` and `schema` are combined."""
     for name in _LISTS & given.keys():
         if isinstance(given[name], str):
             raise TypeError(f"class {cls.__name__}: {name}= must be a tuple, not a str; "

@@ -1,13 +1,14 @@
 """Structural schemas of pydantic models, from pydantic's JSON schemas.
 
-Types are as in `kubectl_runtime.crd.schema`, including parts of the API and the marks, with these differences:
+The schemas are those of `kubectl_runtime.crd.schema`, also for parts of the API and for marks, with these differences:
 
 - nested models, generics and RootModel are inlined, never a $ref; a model that contains itself is refused
 - `T | None` is nullable, although null is never sent
 - a discriminated union has all members' properties, its tag as an enum, and one `oneOf` branch per tag; it is refused
   if two members declare a property differently. `int | str` is `x-kubernetes-int-or-string`; other unions are refused
 - Decimal is a string with a pattern, timedelta an ISO 8601 string with a pattern, bytes a UTF-8 string
-- `Field(ge=…, max_length=…, pattern=…)` sets the limit; pydantic refuses patterns that RE2 does not support
+- `Field(ge=…, max_length=…, pattern=…)` sets the same limits in the schema; pydantic refuses patterns that RE2
+  does not support
 - `Field(alias=…)` and alias_generator set the key on the wire, which by default is the attribute's name. A validation
   alias that differs from the alias, or has several keys, is refused
 - defaults become `default`, except for empty lists and maps
@@ -74,8 +75,8 @@ _SCALAR = ("string", "integer", "number", "boolean")
 
 
 def model_schema(cls: Any, where: str, other: Callable[[Any, str], Schema]) -> Schema:
-    """Return the structural schema of a model. `other` makes the schema of a type in the model that is
-    this library's own, such as `Quantity`. Raises TypeError, which names the field, for a type without a schema."""
+    """Return the structural schema of a model. If a field has one of this library's own types, such as `Quantity`,
+    `other` makes the field's schema. Raises TypeError, which names the field, for a type without a schema."""
     for name, field in cls.model_fields.items():
         if not isinstance(field.validation_alias, (str, type(None))) or (
                 field.validation_alias or name) != (field.serialization_alias or name):

@@ -4,7 +4,7 @@
 - a field with `+default` has that default (`GO_DEFAULTS`); no other field has a default
 - Quantity and IntOrString are `anyOf` integer and string, with `x-kubernetes-int-or-string`
 - ObjectMeta within a part has labels, annotations, finalizers, name and namespace, or nothing without `Style.metadata`
-- a list with map keys that items may omit is atomic, since the server refuses such keys (five lists, all in statuses)
+- a list is atomic if its items may omit a map key, because the server refuses such keys (five lists, all in statuses)
 - JSON, RawExtension and FieldsV1 preserve unknown fields; so does JSONSchemaProps, which contains itself
 
 Descriptions are left out unless `Style.descriptions` is set. A Pod template's descriptions take 250 KB.
@@ -49,9 +49,9 @@ GO_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "io.k8s.api.autoscaling.v1.ScaleSpec": {"replicas": 0},
     "io.k8s.api.resource.v1.DeviceToleration": {"operator": "Equal"},
 }
-"""The `+default` markers of the Go types in k8s.io/api, release 1.36, with those of inlined structs and without
-references (``+default=ref(…)``), which controller-gen does not follow. `python -m tests.tools.generate` compares this
-table with the Go sources.
+"""The `+default` markers of the Go types in k8s.io/api, release 1.36. The markers of inlined structs are included;
+references (``+default=ref(…)``) are left out, because controller-gen does not follow them. `python -m
+tests.tools.generate` compares this table with the Go sources.
 
 The published OpenAPI is not used for defaults, because it lists the defaults '', 0 and {} for every field that is not
 a pointer and has no `omitempty`. In a custom resource such defaults would make `required` meaningless.

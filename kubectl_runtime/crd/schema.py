@@ -77,7 +77,8 @@ _LENGTHS = {"string": ("minLength", "maxLength"), "array": ("minItems", "maxItem
 
 
 def marked(schema: Schema, mark: Any, where: str) -> Schema:
-    """Return the schema with what `mark` adds to it. An object that is no mark adds nothing. Raises TypeError."""
+    """Return the schema with what `mark` adds to it. An object that is no mark adds nothing. Raises
+    TypeError if a `OneOf` names a key that the schema lacks."""
     match mark:
         case msgspec.Meta():
             return _limited(schema, mark)
@@ -194,7 +195,7 @@ Field = tuple[str, Any, Any]
 
 _ISO_DURATION = r"^[-+]?P(\d+(\.\d+)?W|(\d+(\.\d+)?D)?(T(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?)$"
 _QUANTITY = (r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
-             r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$")  # controller-gen also allows fractions here
+             r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$")  # controller-gen also allows fractions as exponents
 _GO_DURATION = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|" + "\u00b5s|\u03bcs" + r"|ms|s|m|h))+)$"
 _SCALARS: dict[Any, Schema] = {
     str: {"type": "string"},

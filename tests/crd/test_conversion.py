@@ -167,7 +167,7 @@ def test_a_typed_function_that_returns_another_class_is_told() -> None:
 
 @pytest.mark.parametrize(("version", "wanted"), [("v1", "v9"), ("v0", "v2")])
 def test_where_no_functions_lead_that_is_told_with_those_there_are(version: str, wanted: str) -> None:
-    with pytest.raises(ConversionError, match=f"from {version} to {wanted}: no functions lead there; there are "
+    with pytest.raises(ConversionError, match=f"from {version} to {wanted}: no functions lead there; the steps are "
                                               "v1 -> v2, v2 -> v1"):
         TYPED.convert(content(version), wanted)
 
