@@ -45,7 +45,7 @@ _DIRECTIVES = re.compile(rf"{_BLANK_LINES}(?:%.*\n{_BLANK_LINES})+\Z")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document and its place: its `number` in its `source`, and the `line` on which it begins; both from 1."""
+    """A document, and its place in `source`: the document's `number` and its first `line`, each counted from 1."""
 
     value: Any = field(repr=False)  # not shown, because it may be a Secret
     source: str
@@ -80,7 +80,7 @@ def decode_text(data: bytes, *, strict: bool = False) -> str:
 def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
     """Return the JSON value that begins at `start`, and the position after the value.
 
-    Halves of surrogate pairs become U+FFFD. Raises ValueError; for a syntax error, its subclass json.JSONDecodeError.
+    Halves of surrogate pairs become U+FFFD. Raises ValueError, or its subclass json.JSONDecodeError for a syntax error.
     """
     value, end = _decoder.raw_decode(text, start)
     if "\\u" in text[start:end]:
@@ -119,7 +119,7 @@ def _values(text: str, source: str, found: list[Document]) -> Iterator[tuple[Any
 
 def _flow_documents(text: str, source: str, found: list[Document], problem: ManifestError
                     ) -> Iterator[tuple[Any, int]]:
-    """Read text as YAML that begins with a brace but is not JSON. If that fails, raise `problem`, the JSON error."""
+    """Read as YAML a text that begins with a brace but is not JSON. If that fails, raise `problem`, the JSON error."""
     try:
         yield from list(_yaml_values(text, source, found, 0))
     except ManifestError:

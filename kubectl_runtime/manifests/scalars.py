@@ -1,8 +1,9 @@
 """YAML scalars as kubectl and the API server read them: the rules of Go's decoder (sigs.k8s.io/yaml, goyaml.v2).
 
-The rules are YAML 1.1's with exceptions: ``y``, ``n``, ``on`` and ``off`` are booleans, ``0o17`` and ``017`` are octal,
-and underscores in numbers are skipped. But ``1:30``, dates and ``=`` are text, and a value with an explicit standard
-tag must fit the tag. An integer beyond 64 bits is a floating-point number; a number too large for that is text.
+The rules are those of YAML 1.1: ``y``, ``n``, ``on`` and ``off`` are booleans, ``017`` is octal, and underscores in
+numbers are skipped. They differ from YAML 1.1 in three points: ``0o17`` is octal, too; ``1:30``, dates and ``=`` are
+text; and a value with an explicit standard tag must fit the tag. An integer beyond 64 bits is a floating-point number;
+a number too large for that is text.
 
 `YamlError` is an error in one document, `ManifestError` an error in a source of documents.
 """
@@ -38,7 +39,7 @@ _BASES = {"x": 16, "o": 8, "b": 2, "old": 8, "d": 10}
 _NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _POINT_FIRST = re.compile(r"\.[0-9](?:_?[0-9])*(?:[eE][-+]?[0-9](?:_?[0-9])*)?")
 _LEAST, _MOST, _MOST_UNSIGNED = -(1 << 63), (1 << 63) - 1, (1 << 64) - 1
-_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # floats below 2**53 are exact; Go prints "1e+21" from 1e21 on
+_EXACT, _FIRST_EXPONENT = 2.0**53, 1e21  # whole floats are exact below 2**53; from 1e21 on, Go prints "1e+21"
 _UNDECODED = re.compile("[\udc80-\udcff]")
 _KEY_DIGITS = 6  # keys from 1e+06 on are written with an exponent
 
@@ -166,10 +167,12 @@ def _short(tag: str) -> str:
 
 
 class YamlError(ValueError):
-    """A YAML document that cannot be read. The text, such as ``yaml: line 3: ...``, is the error of kubectl and of the
-    API server, whose decoder counts lines differently. The text may quote the document.
+    """A YAML document that cannot be read. The error's text, such as ``yaml: line 3: ...``, is the text that kubectl
+    and the API server show. Its line number is the number that Go's decoder counts, which may be wrong. The text may
+    quote the document.
 
-    `problem` is the text without that line number. `line` and `column` are the true place, from 1; 0 if unknown.
+    `problem` is the text without the line number. `line` and `column` are the true place, counted from 1; each is 0 if
+    unknown.
     """
 
     def __init__(self, problem: str, line: int = 0, column: int = 0, *, named_line: int = 0) -> None:

@@ -3,11 +3,11 @@
 PyYAML parses the text into a tree of nodes. The values of scalars, the conversion of keys to text, and the merging of
 ``<<`` follow Go's rules (see ``scalars``), so that a value is what kubectl and the API server read. One difference
 remains: a plain scalar with the tag ``!`` alone does not become text. Aliases of aliases can make a small text a huge
-value ("a billion laughs"). Therefore sizes are counted in the tree before values are built, where each alias counts as
-its whole value, and only a small part of a large document may come from aliases.
+value ("a billion laughs"). Therefore the values are counted before they are built: an alias counts as all values that
+it repeats, and only a small part of a large document may come from aliases.
 
 The written YAML reads back unchanged under Go's rules (kubectl, the API server) and under YAML 1.1 (PyYAML). Text that
-either of them would read as another type is quoted; text of several lines is a block. Aliases are never written.
+either version would read as another type is quoted; text of several lines is a block. Aliases are never written.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubectl_runtime.manifests.scalars import TEXT, YamlError, key_text, resolve
 _PLAIN = "plain"  # an internal tag for scalars that have neither quotes nor a tag
 _MERGE = "tag:yaml.org,2002:merge"
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
-# the share of values from aliases: MOST_ALIASES up to MANY_VALUES values, falling to FEWEST_ALIASES at TOO_MANY_VALUES
+# Aliases may make this share of the values: MOST_ALIASES up to MANY_VALUES values, FEWEST_ALIASES from TOO_MANY_VALUES.
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 MOST_LEVELS = 500
 """The maximum depth of nesting. Deeper documents overflow the stack of the process in older bindings of libyaml."""
@@ -56,8 +56,8 @@ def decode_yaml(text: str | bytes, *, duplicates: list[str] | None = None, alone
 
 
 class _NoResolver:
-    """Tags scalars only as plain or quoted, because `scalars` computes their values. Also counts the levels of nesting:
-    both parsers call this class when they enter and leave a node."""
+    """Marks scalars only as plain or quoted, because `scalars` computes their values. Also counts the levels of
+    nesting: both parsers call this class when they enter and leave a node."""
 
     _levels = 0
 
