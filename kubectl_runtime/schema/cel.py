@@ -1,8 +1,8 @@
 """The engine that evaluates CEL rules (`pip install kubectl_runtime[cel]`); only this module knows which engine it is.
 
 The engine is cel-expr-python 0.1.3, Google's wrapper of cel-cpp, with protobuf for the types. It checks types when a
-rule is compiled, so that a wrong rule is refused when its CustomResourceDefinition is created, as the API server
-promises. common-expression-language 0.10 (Rust) and cel-python 0.5 (pure Python), which were tried on the recorded
+rule is compiled, so that a wrong rule is refused when its CustomResourceDefinition is created, as on an API
+server. common-expression-language 0.10 (Rust) and cel-python 0.5 (pure Python), which were tried on the recorded
 rules of the test suite, do not check types. The engine has cel-go's errors, RE2 patterns, optional types and typed
 functions. A rule takes 12 µs. Wheels exist for Python 3.11 to 3.14 on Linux, macOS and Windows, but not for
 free-threaded Python.
@@ -97,7 +97,8 @@ def uses_old_self(expression: str) -> bool:
 
 
 def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
-    """The engine's type for a schema's type; `messages` names the object types in `declared`."""
+    """The engine's type for the type `declared`. If that is an object type, or a list or map of one, `messages` has
+    the object type and its name."""
     cel = engine()[0]
     if isinstance(declared, ListOf):
         return cel.Type.List(cel_type(declared.element, messages))
@@ -109,7 +110,7 @@ def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
 
 
 def messages_in(declared: Type, counter: itertools.count[int]) -> Iterable[tuple[str, Message]]:
-    """Yield the object type in `declared`, if any, with a new name for it."""
+    """Yield (new name, object type) if `declared` is an object type, or a list or map of one."""
     while isinstance(declared, ListOf | MapOf):
         declared = declared.element
     if isinstance(declared, Message):
@@ -129,11 +130,11 @@ def _signature_type(text: str) -> Any:
 
 
 def library(*, typed: bool, classes: Mapping[str, Any], authorizer: bool = False) -> Any:
-    """Kubernetes' functions as an engine extension, because some share their names with other functions.
+    """Kubernetes' functions as an extension of the engine. Several functions may have the same name (overloads).
 
-    When a rule is checked (`typed`), the declared types of lists and opaque values select the overload. When the rule
-    runs, lists and opaque values are untyped and the values select the overload, because the engine would not
-    distinguish a version from a quantity.
+    When a rule is checked (`typed`), the engine selects an overload by the declared types. When a rule runs, lists and
+    opaque values are untyped, and the engine would not distinguish a version from a quantity. Therefore functions that
+    differ only in opaque types become one overload, which selects the function by its arguments.
     """
     cel = engine()[0]
     alike: dict[Any, list[Function]] = {}
@@ -189,8 +190,8 @@ def _of_types(calls: Mapping[tuple[str, ...], Any], arguments: tuple[Any, ...]) 
 
 
 class Scope:
-    """The schema that rules belong to; its type is the type of `self` and `oldSelf`. Raises CelError if rules cannot
-    see the schema's values."""
+    """The schema that rules belong to; its type is the type of `self` and `oldSelf`. Raises CelError for a schema
+    without a type, because rules cannot see its values."""
 
     def __init__(self, node: Node, *, root: bool = False) -> None:
         declared = declared_type(node, root=root)
@@ -226,7 +227,7 @@ class Scope:
 
 
 def refuse_own_names(expression: str) -> None:
-    """Raise CelError if `expression` calls a function that an API server does not know and `celmacros` adds."""
+    """Raise CelError if `expression` calls a function that only `celmacros` may insert; API servers lack these."""
     if found := re.search(r"(?<![\w.])(?:(cel)\s*\.\s*bind|(kubernetes__\w+))\s*\(", bare(expression)):
         raise CelError(f"ERROR: <input>: undeclared reference to '{found[1] or found[2]}' (in container '')")
 
@@ -263,7 +264,7 @@ _NO_OVERLOAD = re.compile(r"(<input>:\d+:)(\d+)(: found no matching overload for
 
 
 def _of_receiver(found: re.Match[str]) -> str:
-    """An error about a method's overload as cel-go writes it: the receiver before the arguments."""
+    """An error about a method's overload as cel-go writes it: with the receiver before the arguments."""
     place, column, what, name, receiver, arguments, line = found.groups()
     if not re.search(rf"\.\s*{name}\s*$", line[:int(column) - 1]):
         return found[0]
@@ -271,7 +272,8 @@ def _of_receiver(found: re.Match[str]) -> str:
 
 
 def _at_its_beginning(found: re.Match[str]) -> str:
-    """An error about an unknown name as cel-go writes it: without the fields after it, at the name's beginning."""
+    """An error about an unknown name as cel-go writes it: without the fields that follow the
+    name, and with the column where the name begins."""
     place, column, what, name, fields, rest, lines = found.groups()
     begin = max(int(column) - len(f"{name}.{fields}".rpartition(".")[0]), 1)
     return f"{place}{begin}{what}{name}{rest}" + re.sub(r"\.*\^$", "." * (begin - 1) + "^", lines)
@@ -365,7 +367,7 @@ def authorizer_types() -> dict[str, Any]:
 
 
 def authorizer_values(classes: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the authorizer's variables for a request. The function in `deciding` decides the checks."""
+    """The values of the authorizer's variables for a request. The function in `deciding` answers the checks."""
     resource = request.get("requestResource") or request.get("resource") or {}
     asked = {"group": resource.get("group", ""), "resource": resource.get("resource", ""),
              "subresource": request.get("requestSubResource") or request.get("subResource") or "",

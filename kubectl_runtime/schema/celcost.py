@@ -1,15 +1,15 @@
 """The greatest cost of a rule, as an API server estimates the cost before it accepts a definition.
 
-The estimate follows the checked expression. Each step has a price. A step that walks through a text, a list or a map
-costs as much as the largest value that the schema allows, and a loop multiplies the cost of its body. Sizes
+The estimate adds up the prices of the steps in the type-checked expression. A step that walks through a text, a list
+or a map costs as much as the largest value that the schema allows, and a loop multiplies the cost of its body. Sizes
 come from the schema's `maxItems`, `maxProperties` and `maxLength`; without a limit a value may fill a request of 3 MiB.
 The cost of a rule below a list or map is multiplied by the greatest number of elements.
 
 The prices, and the places where a size is looked up, are those of cel-go's `checker.Cost` and of Kubernetes'
 `CostEstimator`, so that an API server accepts the same definitions. This includes oddities: a number read from the
 object has size 0, and a field whose name is a reserved word has no known size when it is written unescaped. The
-expression comes from the engine as a protobuf message; macros of two variables (`celmacros.py`) are priced as cel-go's
-own macros.
+expression comes from the engine as a protobuf message; macros of two variables (`celmacros.py`) have the prices of
+cel-go's own macros.
 """
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ class _Argument:
 
 
 def most_cost(serialized: bytes, root: Sized) -> int:
-    """The greatest cost of an expression for values of the sizes in `root`; `serialized` is its `CheckedExpr`."""
+    """The greatest cost of a checked expression (`serialized`, a `CheckedExpr`) for values of the sizes in `root`."""
     return _Estimate(_message(_message(serialized)[2][0]), root).cost_of_all()[1]
 
 

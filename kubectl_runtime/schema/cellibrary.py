@@ -35,12 +35,12 @@ those of ResourceAttributes, or path and verb; `account` (NAMESPACE:NAME) is a S
 user."""
 
 deciding: ContextVar[Decide] = ContextVar("deciding")
-"""The function that decides the checks of the expression that this thread evaluates."""
+"""The function that answers the authorization checks in the expression that this thread evaluates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function or method in rules: the types of its parameters (for a method the receiver first) and its result."""
+    """A function or method in rules: the types of its parameters (a method's receiver is the first) and its result."""
 
     name: str
     parameters: tuple[str, ...]
@@ -262,7 +262,8 @@ def _versions() -> Iterator[Function]:
 
 
 def authorizer_functions() -> Iterator[Function]:
-    """The functions of `authorizer`. A check collects attributes, a decision is its answer; both are JSON texts."""
+    """The functions of `authorizer`. A check holds attributes, a decision holds the answer to a check;
+    checks and decisions are JSON texts."""
     yield _asking("path", AUTHORIZER, PATH_CHECK)
     yield _asking("group", AUTHORIZER, GROUP_CHECK)
     yield _asking("resource", GROUP_CHECK, RESOURCE_CHECK)

@@ -1,7 +1,7 @@
 """Rewrites the text of expressions that use two features of cel-go that the engine lacks: macros of two variables, and
 named formats.
 
-- `list.all(i, v, P)`, `map.exists(k, v, P)`, `existsOne`, `exists_one`: over indexes or keys, with the value as `v`
+- `list.all(i, v, P)`, `map.exists(k, v, P)`, `existsOne`, `exists_one`: `i` is the index, `k` the key, `v` the value
 - `transformList(i, v, T)`, `transformList(i, v, P, T)`: a list of the results
 - `transformMap(k, v, T)`, `transformMap(k, v, P, T)`: a map with the same keys
 - `transformMapEntry(k, v, T)`, `transformMapEntry(k, v, P, T)`: one map, merged from the results
@@ -13,9 +13,10 @@ the receiver to a name, and makes the optional values itself:
 
     self.all(k, v, v > 0)     cel.bind(r, self, kubernetes__keys(r).all(k, cel.bind(v, r[k], v > 0)))
 
-An expression without these names stays as it is. So does an expression that cannot be parsed, because the compiler
-reports the error. A compiler error in an expanded expression names no column. Each element counts as one of the
-engine's 10,000 iterations, and each bound name as one of its 32 levels. The time is linear in the length of the text.
+An expression without these names is not changed. An expression that cannot be parsed is not changed either, because
+the compiler reports the error. A compiler error in an expanded expression names no column. Each element counts as one
+of the engine's 10,000 iterations, and each bound name as one of its 32 levels. The time is linear in the length of the
+text.
 """
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def expanded(expression: str) -> str:
 
 
 class _NotReadable(Exception):
-    """Brackets do not match, or the expression is deeper or longer than any real rule. The compiler reports errors."""
+    """Brackets do not match, or the expression is deeper or longer than any real rule. The compiler then
+    reports the error."""
 
 
 class _Expansion:

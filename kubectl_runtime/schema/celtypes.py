@@ -3,9 +3,9 @@
 As in apiextensions-apiserver (`SchemaDeclType`, `UnstructuredToVal`): an object with properties is a message,
 additionalProperties make a map, `date` and `date-time` are timestamps, `duration` is a duration, `byte` is bytes, and
 `number` is a double. Rules cannot name values without a type (preserved unknown fields). Names that are not CEL
-identifiers are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``; other reserved words, such as ``if``, have
-both names. One difference from the server: a list of type set or map is an ordinary list here, also for ``==`` and
-``+``.
+identifiers are escaped: ``a-b`` is ``a__dash__b``, ``in`` is ``__in__``. Other reserved words, such as ``if``, can be
+written in two ways: ``if`` or ``__if__``. One difference from the server: a list of type set or map is an ordinary list
+here, also for ``==`` and ``+``.
 
 The types are passed to the engine as protobuf messages. Only cel.py and this module import protobuf, on first use.
 """
@@ -158,7 +158,7 @@ def converter(node: Node, make_time: Callable[[datetime], Any], make_duration: C
 
 
 def _whole(value: Any) -> Any:
-    """`value`. Raises ValueError for a number written as a float, such as 1.0, although the type integer allows it."""
+    """Return `value`. Raises ValueError for a number written as a float, such as 1.0, though type integer allows it."""
     if isinstance(value, float):
         raise ValueError("invalid data, expected int, got float64")
     return value
@@ -201,7 +201,8 @@ _MESSAGE, _OPTIONAL, _REPEATED = 11, 1, 3
 
 
 def pool_of(types: Iterable[tuple[str, Message]]) -> Any:
-    """A descriptor pool of `types` and the opaque types; it uses proto2, so names may differ by just an underscore."""
+    """A descriptor pool of `types` and the opaque types. It uses proto2, because proto3 refuses two fields whose names
+    differ only by an underscore."""
     from google.protobuf import (
         descriptor_pb2,
         descriptor_pool,

@@ -172,7 +172,7 @@ def _isbn13(text: str) -> bool:
 
 def _hostname(text: str) -> bool:
     """Either a single label with at most one hyphen, which must be its second character; or several labels, of which
-    the last has only letters. This is the server's rule. Letters and symbols of all scripts count."""
+    the last has only letters. This is the server's rule. Letters and symbols of all scripts are valid."""
     *labels, last = text.split(".")
     if len(text.encode()) > _LONGEST_HOSTNAME or any(len(label.encode()) > _LONGEST_LABEL for label in (*labels, last)):
         return False
@@ -220,7 +220,7 @@ def text_fits(text: str, name: str) -> bool:
 
 
 def number_fits(value: float, kind: str, name: str) -> bool:
-    """Whether a number is in the range of its type and format: int64 unless the format of an integer is narrower."""
+    """Whether a number is in the range of its type and format. For an integer without a known format that is int64."""
     if kind != "integer":
         return name not in ("float", "float32") or _is_float32(value)
     if isinstance(value, float) and not value.is_integer():

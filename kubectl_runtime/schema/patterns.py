@@ -2,9 +2,9 @@ r"""Regular expressions of schemas: Go's RE2 syntax, translated to Python's `re`
 
 Syntax that RE2 refuses (look-around, back references, atomic groups, possessive repeats, repeats above 1000) is refused
 with the message of Go's parser, though Python supports it: the real server would refuse the CustomResourceDefinition.
-Syntax that differs is translated: the end of the text (in Go ``$`` means only that), ``\Q``, POSIX classes, ``\pL``,
-flags in the middle; ``\d``, ``\w``, ``\s`` and ``\b`` are ASCII. The flag ``U`` and names of scripts (``\p{Greek}``)
-have no equivalent in Python and are refused.
+Syntax that Python lacks or reads differently is translated: ``$`` (in Go only the end of the text), ``\Q``, POSIX
+classes, ``\pL``, flags in the middle. ``\d``, ``\w``, ``\s`` and ``\b`` match only ASCII, as in Go. The flag ``U`` and
+names of scripts (``\p{Greek}``) have no equivalent in Python and are refused.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of a schema (`x-kubernetes-validations`): checks of the rules, and validation of values by them.
+"""The rules of a schema (`x-kubernetes-validations`): checks of the rules, and validation of values by the rules.
 
 A rule belongs to a schema and sees the value as `self` and, on updates, the old value as `oldSelf`. A rule that names
 `oldSelf` is a transition rule: it is skipped without an old value, unless it has `optionalOldSelf`. On an update
@@ -32,7 +32,7 @@ _LONGEST_MESSAGE = 5120
 
 
 class Costs:
-    """The estimated costs of one schema's rules: an API server limits each rule and all rules together.
+    """The estimated costs of one schema's rules. An API server limits the cost of each rule and the total of all rules.
 
     With `each=False` only the total is limited, as for a schema that an update does not change.
     """
@@ -192,11 +192,12 @@ class Rules:
 
     own: tuple[_Rule, ...]
     all_hold: cel.Program | None
-    """All rules except transition rules, combined into one program. If the program holds, which is usual, no single
-    rule has to be checked. None if there are no such rules, or if they cannot be combined. In the second case
-    `optional` is set, and each rule is checked."""
+    """All rules except transition rules, combined into one program. If its result is true, as is usual, these rules
+    need not be run one by one. None if there are no such rules, or if they cannot be combined. In the second case
+    `optional` is set, and the rules are run one by one."""
     optional: bool
-    """Whether a rule may fail for a value without an old value although `all_hold` is true."""
+    """If set, `all_hold` does not suffice for a value without an old value: a transition rule has `optionalOldSelf`, or
+    the other rules cannot be combined."""
     convert: Callable[[Any], Any] | None
     kind: str
     properties: Mapping[str, Rules]

@@ -6,10 +6,10 @@
 - `schema_definition_causes`: the whole check (`validateCustomResourceDefinitionOpenAPISchema`), which also refuses
   unsupported keywords, types, patterns, list and map types, and invalid defaults. Unknown string formats are not
   errors; `unknown_formats` lists them for a warning.
-- `apply_defaults` and `prune_value` change the value in place, with two surprising rules of the real server. A default
-  applies if the parent exists (or has a default); a null where null is not allowed counts as missing, so the null is
-  replaced by the default or removed. Below ``x-kubernetes-preserve-unknown-fields`` undeclared fields stay, but
-  declared fields are still pruned inside.
+- `apply_defaults` and `prune_value` change the value in place, as the real server does. A default applies if the
+  parent exists (or has a default). A null where null is not allowed counts as missing, so the null is replaced by the
+  default or removed. Below ``x-kubernetes-preserve-unknown-fields`` undeclared fields stay, but the contents of
+  declared fields are still pruned.
 - `resolve_field`: the part of a schema at a path.
 """
 from __future__ import annotations

@@ -167,7 +167,7 @@ def schema_causes(value: Any, node: Node | None, old: Any = NOTHING, path: str =
 
 
 def below(path: str, found: Iterable[Cause]) -> list[Cause]:
-    """Put `path` before the fields of a separately checked value's causes. Messages still name places in the value."""
+    """Put `path` before the field of each cause, for a value that was checked alone. Messages do not get the path."""
     return [replace(cause, field=path + (f".{cause.field}" if cause.field not in ("", "<nil>") else ""))
             for cause in found]
 
@@ -337,7 +337,7 @@ def _nearest(value: Any, branches: Sequence[Node]) -> Node:
 def _checks(value: Any, node: Node) -> int:
     if value is None:
         return int(type_fault(value, node) is None)
-    count = 4  # 2 for allOf, anyOf, oneOf and not together, 1 for the enum, 1 for the schema itself
+    count = 4  # 1 for the schema itself, 1 for the enum, and 2 for the group of allOf, anyOf, oneOf and not
     form = known_format(node)
     if wanted_type(node) or form:
         count += 1 + (type_fault(value, node) is None)
