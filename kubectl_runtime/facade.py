@@ -5,8 +5,8 @@ To add, move or remove a public name, edit its row here and run `python -m tests
 `help(kubectl_runtime)` and the reference are derived from the table.
 
 A name belongs to one topic and is imported from `kubectl_runtime.TOPIC`. Names whose rows have `TOP` can also be
-imported from `kubectl_runtime`: at most 80 names, and no general nouns. Names whose rows have `MOVED` were in
-`kubectl_runtime` in 0.2. Importing them from there still works until 0.4, with a DeprecationWarning.
+imported from `kubectl_runtime`; there are at most 80 of them, and none is a general noun. Names whose rows have `MOVED`
+were in `kubectl_runtime` in 0.2. Importing them from there still works until 0.4, with a DeprecationWarning.
 """
 from __future__ import annotations
 
