@@ -4,7 +4,8 @@
     SERVICE=shop/pod-policy kubectl-runtime run admission:main       in a Pod behind the Service of that name
 
 The program makes its own certificates, applies its webhook configurations, and is ready when the API server trusts it.
-The API server calls it only for namespaces with a label, so that the cluster stays usable while it does not run.
+The API server calls the webhooks only for namespaces with a label, so that the cluster stays usable while the program
+does not run.
 """
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ app = application({"/pods": PodPolicy()})
 
 
 def webhook_server(client: Client, *, host: str = "", port: int = 9443) -> WebhookServer:
-    """The API server calls it through the Service that the environment names, or else at this host's address."""
+    """Serves the webhooks behind the Service that the variable SERVICE names or, without SERVICE, at 127.0.0.1."""
     service = os.environ.get("SERVICE")
     return WebhookServer(app, (host, port), certificates=SelfSigned(service), client=client,
                          configuration="pod-policy", url=None if service else f"https://127.0.0.1:{port}")

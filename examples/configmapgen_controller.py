@@ -1,6 +1,6 @@
 """A controller whose custom resource, a ConfigMapGenerator, becomes a ConfigMap.
 
-    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
+    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -    once, before the next command
     python examples/configmapgen_controller.py           on the cluster your kubeconfig names, until Ctrl-C or SIGTERM
     python examples/configmapgen_controller.py --demo    on an embedded API server, with a short story
 
@@ -61,14 +61,14 @@ class Generate(Reconciler[ConfigMapGenerator]):
         return Action.requeue(300)  # check again even without an event
 
     def report(self, obj: ConfigMapGenerator, ctx: Context[None]) -> None:
-        """Sends nothing if the status has this condition already, so the second run causes no event."""
+        """Sends nothing if the status has this condition already, so a second run causes no event."""
         ready = Condition(type="Ready", status="True", reason="Generated", message="the ConfigMap is up to date",
                           observed_generation=obj.generation)
         ctx.report(obj, ready)
 
 
 def controller(client: Client) -> Controller[ConfigMapGenerator]:
-    """Watches the generators of all namespaces and the ConfigMaps they own."""
+    """Make a controller that watches the generators of all namespaces and the ConfigMaps that they own."""
     return Controller(Api.all(client, ConfigMapGenerator)).owns(Api.all(client, ConfigMap))
 
 

@@ -3,7 +3,7 @@
     cd examples && kubectl-runtime crd cronjob:CronJob | kubectl apply --server-side -f -      once
     python examples/cronjob.py                                              until Ctrl-C or SIGTERM
 
-The controller computes which Jobs are due from the object, its Jobs and the time. A Job is named after the minute for
+From the object, its Jobs and the time, the controller computes which Jobs are due. A Job is named after the minute for
 which it was made, so a restart neither skips nor repeats a Job.
 """
 from __future__ import annotations

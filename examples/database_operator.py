@@ -73,14 +73,14 @@ class Operate(FinalizingReconciler[Database]):
         return Action.requeue(300)
 
     def cleanup(self, obj: Database, ctx: Context[Path]) -> Action:
-        """Deletes the backups, which the cluster cannot do. `apply` may never have run; this may have run before."""
+        """Deletes the backups, which the cluster cannot do. `apply` may never have run, and `cleanup` may run twice."""
         if (ctx.data / obj.uid).exists():
             shutil.rmtree(ctx.data / obj.uid)
             ctx.record("BackupsDeleted", f"the backups of {obj.name} are gone")
         return Action.await_change()
 
     def report(self, obj: Database, ready: int, ctx: Context[Path]) -> None:
-        """Sends nothing if the status has this condition already, so the second run causes no event."""
+        """Sends nothing if the status has this condition already, so a second run causes no event."""
         serves = ready >= obj.spec.replicas
         condition = Condition(type="Ready", status=str(serves), reason="Serving" if serves else "Starting",
                               message=f"{ready} of {obj.spec.replicas} replicas are ready",

@@ -1,9 +1,9 @@
 """The controller of configmapgen_controller.py in several replicas: one replica works, the others stand by.
 
-    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -     once, before the next
-    python examples/elected_replicas.py & python examples/elected_replicas.py &             then stop the first
+    python examples/configmapgen_controller.py --crd | kubectl apply --server-side -f -    once, before the next command
+    python examples/elected_replicas.py & python examples/elected_replicas.py &            then stop the first
 
-A Lease decides which replica works. The others fill their stores and wait. One of them begins when the Lease is
+A Lease decides which replica works. The others fill their stores and wait. One of them starts to work when the Lease is
 released or has expired. `kubectl get lease configmapgen -o yaml` shows the holder.
 """
 from __future__ import annotations

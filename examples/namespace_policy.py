@@ -50,7 +50,7 @@ class Status(msgspec.Struct):
 
 class NamespacePolicy(CustomResource, group="demo.kubectl-runtime.dev", version="v1", kind="NamespacePolicy",
                       plural="namespacepolicies", scope=Scope.CLUSTER):
-    """The spec of a NetworkPolicy for every namespace that the selector selects, or for all without a selector."""
+    """A NetworkPolicy's spec for the namespaces that match the selector; without a selector, for all namespaces."""
 
     spec: Spec
     status: Status | None = None
@@ -61,7 +61,7 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
     policies: Store[NamespacePolicy] | None = None
 
     def all_policies(self, _namespace: Namespace) -> list[ObjectRef]:
-        """All policies, because a namespace may concern each. None before the first run, which reads all namespaces."""
+        """Returns all policies, because each may select the namespace. Before the first run the list is empty."""
         return [policy.ref for policy in self.policies] if self.policies is not None else []
 
     def apply(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
@@ -81,7 +81,7 @@ class CopyPolicies(FinalizingReconciler[NamespacePolicy]):
         return Action.await_change()
 
     def cleanup(self, obj: NamespacePolicy, ctx: Context[None]) -> Action:
-        """Delete the copies; each deletion causes another run. Lists from the server, because a store may lag."""
+        """Delete the copies; each deletion causes another run. The server lists them, because a store may lag."""
         left = list(Api.all(ctx.client, NetworkPolicy).with_metadata_only().list_all(copies_of(obj)))
         for copy in left:
             Api.namespaced(ctx.client, NetworkPolicy, copy.namespace).delete_collection(selection=copies_of(obj))

@@ -3,7 +3,7 @@
     cd examples && kubectl-runtime crd secret_syncer:SecretSync | kubectl apply --server-side -f -      once
     python examples/secret_syncer.py                                                until Ctrl-C or SIGTERM
 
-A SecretSync is reconciled again when an object changes that its run read with `ctx.read`. An object cannot own objects
+A SecretSync is reconciled again when any object that its run read with `ctx.read` changes. An object cannot own objects
 in another namespace, so `ctx.ensure` does not make the copies: a label names the owner of a copy, and a finalizer keeps
 the SecretSync until all copies are deleted. A NamespacePolicy (namespace_policy.py) is cluster-scoped, and owns its
 copies.

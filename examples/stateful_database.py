@@ -1,4 +1,4 @@
-"""An operator with state: a Cluster of database servers with claims, upgraded step by step, backed up and restored.
+"""An operator with state: it runs database servers with claims, upgrades them step by step, and restores backups.
 
     cd examples && kubectl-runtime crd stateful_database:Postgres | kubectl apply --server-side -f -     once, at first
     python examples/stateful_database.py                                              until Ctrl-C or SIGTERM
