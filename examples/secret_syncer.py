@@ -65,7 +65,7 @@ class CopySecrets(FinalizingReconciler[SecretSync]):
             one = Secret(name=source.name, namespace=where, labels={OWNER: obj.uid}, data=source.data, type=source.type)
             try:
                 if (there := ctx.read(Secret, one)) and there.labels.get(OWNER) != obj.uid:
-                    raise KubeError("somebody else's Secret has that name")
+                    raise KubeError("another owner's Secret has that name")
                 if there and (there.data, there.type) == (source.data, source.type):
                     continue  # up to date: applying it again would change what this run read, and cause a run
                 Api.namespaced(ctx.client, Secret, where).apply(one, force=True)

@@ -10,7 +10,8 @@ from kubectl_runtime.core.base.errors import did_you_mean
 
 
 def kind_of(package: str, name: str, modules: Mapping[str, tuple[str, ...]]) -> Any:
-    """Return the kind `name` of the package; `modules`: module -> its kinds. Raises AttributeError."""
+    """Return the kind `name` of the package. `modules` maps each module to its kinds. Raises AttributeError if none has
+    the kind."""
     home = next((module for module, names in modules.items() if name in names), None)
     if home is None:
         hint = did_you_mean(name, (known for names in modules.values() for known in names))
@@ -22,9 +23,9 @@ def kind_of(package: str, name: str, modules: Mapping[str, tuple[str, ...]]) -> 
 
 
 def part_of(module: str, name: str, *parts: str) -> Any:
-    """Return the part `name` of the kinds in `module`, from the first of the modules `parts` beside it that has it.
+    """Return the class `name`, a part of the kinds in `module`, from the first module in `parts` that defines it.
 
-    Raises AttributeError.
+    The modules in `parts` are in the same package as `module`. Raises AttributeError if none defines `name`.
     """
     if not name.startswith("__"):
         package = module.rpartition(".")[0]

@@ -116,7 +116,7 @@ def test_a_secret_of_somebody_else_with_that_name_stays(cluster: Cluster) -> Non
     theirs = cluster.at("a").create(Secret(name="token", data={"t": b"theirs"}))
     cluster.add_source()
     cluster.add_sync("a", "b")
-    assert cluster.state == "a: somebody else's Secret has that name"
+    assert cluster.state == "a: another owner's Secret has that name"
     cluster.syncs.delete("sync")
     cluster.sim.settle(60)
     assert cluster.at("a").get("token").resource_version == theirs.resource_version
