@@ -229,16 +229,18 @@ def test_the_loop_ends_with_the_store_or_its_client(end: str, server: ApiServer)
     store = watch_store(maps(client)).start()
     store.wait_until_ready(ENOUGH)
     maps(client).create(ConfigMap(name="a"))
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     def loop() -> None:
         for _ in store.changes():
+            begun.set()
             if end == "break":
                 break
         ended.set()
 
     thread = threading.Thread(target=loop)
     thread.start()
+    assert begun.wait(ENOUGH)
     {"store": store.close, "client": client.close, "break": lambda: None}[end]()
     assert ended.wait(ENOUGH)
     thread.join(ENOUGH)

@@ -131,10 +131,13 @@ def test_a_run_that_takes_for_ever_is_no_reason_to_die() -> None:
         try:
             assert entered.wait(LONG)
             cluster.put(Parent, "b")  # no worker is left for it
-            eventually(lambda: running._assembly.runner.depth() == 1)
-            for _ in range(200):  # 100 minutes, in steps in which the dispatcher can have its turns
+            runner = running._assembly.runner
+            eventually(lambda: runner.depth() == 1)
+            for _ in range(200):  # 100 minutes, in steps between which the dispatcher has its turn
+                eventually(lambda: any(waits is runner._changed and until > clock.monotonic()
+                                       for waits, until in [*clock._waiters.values()]))
+                assert "dispatcher" not in running.why_not_alive
                 clock.advance(30)
-                eventually(lambda: "dispatcher" not in running.why_not_alive)  # as soon as its thread may run
         finally:
             release.set()
 

@@ -12,6 +12,7 @@ from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.runtime.controller.controller import Controller
 from kubectl_runtime.runtime.reconcile.reconciler import Action, Context
 from kubectl_runtime.runtime.reconcile.runner import check_pool
+from kubectl_runtime.testing import eventually
 from tests.runtime.scripted_cluster import Cluster, Parent
 
 LIMIT = 20
@@ -92,6 +93,7 @@ def test_what_has_not_begun_is_cancelled_when_the_controller_stops_and_the_stop_
         stuck: list[Any] = []
         stopper.start()
         assert running.wait(LIMIT)
+        eventually(lambda: running._assembly.runner._queue.closed, timeout=LIMIT)
         go_on.set()
         stopper.join(LIMIT)
         assert not stopper.is_alive()
