@@ -1,4 +1,7 @@
-"""Authentication, impersonation and authorization of requests (`Access`), and the reviews that report them."""
+"""Authentication, impersonation and authorization of requests.
+
+`Access` checks each request. `reviews` answers SubjectAccessReview, TokenReview and the other review kinds.
+"""
 
 from __future__ import annotations
 

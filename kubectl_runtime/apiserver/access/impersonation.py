@@ -9,8 +9,8 @@ the first mode is the answer.
 - legacy: impersonates any user. The authenticated user needs the verb ``impersonate`` on the impersonated user and
   groups (in the core API group), and on the uid and the extra values.
 
-In the first three modes the authenticated user needs the verb ``impersonate-on:MODE:VERB`` on the request target. The
-user also needs the verb ``impersonate:MODE`` on the impersonated user, uid, groups and extra values, in the API group
+In the first three modes the authenticated user needs the verb ``impersonate-on:MODE:VERB`` on the request target, and
+the verb ``impersonate:MODE`` on the impersonated user, uid, groups and extra values, in the API group
 authentication.k8s.io. The real server has a further mode for the node on which a service account's Pod runs. That mode
 does not exist here, because this server's tokens name no node.
 """
