@@ -8,9 +8,9 @@
 - If an object is deleted with the policy Orphan, its dependents lose their references to it, and after that its
   finalizer ``orphan`` is removed.
 
-An owner is looked up by kind and name (if namespaced, in the dependent's namespace), and its uid must match. An object
-is left alone if an owner cannot be looked up, because the owner's kind is not served, or because the owner is
-namespaced and the object is not. An Event reports an owner that exists in another namespace.
+An owner is looked up by kind and name (if namespaced, in the dependent's namespace), and its uid must match. An owner
+cannot be looked up if its kind is not served, or if the owner is namespaced and the dependent is not. The dependent is
+then left alone. An Event reports an owner that exists in another namespace.
 """
 
 from __future__ import annotations

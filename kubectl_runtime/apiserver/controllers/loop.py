@@ -32,7 +32,7 @@ class ControlLoop(Protocol):
         """Enqueue every stored object again. Called if a webhook refused a write of the loop, or if `step` raised."""
 
     def due(self) -> float | None:
-        """When `step` has work, in monotonic seconds (0 for now); None until an object changes. Takes no lock."""
+        """The monotonic time at which `step` has work (0 for now); None until an object changes. Takes no lock."""
 
     def step(self, cluster: Cluster) -> None:
         """Do a bounded piece of work. If the step raises, its keys may be lost, so the core calls `look_again`."""
