@@ -25,7 +25,7 @@ from kubectl_runtime.schema.structural import resolve_field, schema_definition_c
 
 
 def conversion_causes(conversion: Object | None, at: str) -> list[Cause]:
-    """The causes of an invalid conversion, with field names from the real server's older form."""
+    """The causes that report an invalid conversion, with field names from the real server's older form."""
     strategy = (conversion or {}).get("strategy") or ""
     webhook = (conversion or {}).get("webhook") or {}
     client, versions = webhook.get("clientConfig"), webhook.get("conversionReviewVersions") or []
@@ -83,8 +83,8 @@ def spec_causes(crd: Object, old: Object | None = None) -> list[Cause]:
 
 
 def schema_version_causes(versions: list[Object], old: Object | None) -> list[Cause]:
-    """The causes of invalid schemas and schema rules in the versions. If a version's schema is unchanged since `old`,
-    its rules may exceed the cost limit."""
+    """The causes that report invalid schemas and schema rules in the versions. If a version's schema is unchanged since
+    `old`, its rules may exceed the cost limit."""
     before = {version.get("name"): version.get("schema") for version in dig(old or {}, "spec.versions") or ()}
     found = []
     for index, (at, part) in enumerate(_parts(versions, "schema")):
@@ -117,7 +117,7 @@ def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]
 
 
 def name_causes(names: Object, at: str) -> list[Cause]:
-    """The causes of invalid type names, in spec.names or status.acceptedNames (`at`)."""
+    """The causes that report invalid type names, in spec.names or status.acceptedNames (`at`)."""
     causes = []
     for key in ("plural", "singular"):
         if name := names.get(key):
@@ -150,7 +150,7 @@ def approval(crd: Object) -> tuple[str, str]:
 
 
 def approval_causes(crd: Object, old: Object | None) -> list[Cause]:
-    """The cause of a missing or wrong approval, unless the old object had the same problem."""
+    """The cause that reports a missing or wrong approval; no cause if the old object had the same problem."""
     state, why = approval(crd)
     at = f"metadata.annotations[{APPROVAL}]"
     if (old is not None and approval(old)[0] == state) or state not in ("Missing", "Invalid"):
@@ -161,7 +161,8 @@ def approval_causes(crd: Object, old: Object | None) -> list[Cause]:
 
 
 def stored_causes(crd: Object) -> list[Cause]:
-    """Causes of an invalid status.storedVersions: it must contain the storage version, and only existing versions."""
+    """The causes that report an invalid status.storedVersions. The list must contain the storage version, and only
+    existing versions."""
     at, stored = "status.storedVersions", dig(crd, "status.storedVersions") or []
     if not stored:
         return [errors.invalid_value(at, stored or None, "must have at least one stored version")]

@@ -188,8 +188,8 @@ _GO_TYPES = {str: "string", bool: "bool", int: "int64", float: "float64", list: 
 
 
 def scale_causes(obj: Object, paths: tuple[str, str, str] | None, *, with_spec: bool) -> list[Cause]:
-    """The causes of invalid values at the /scale paths (spec replicas, status replicas, selector). The first path is
-    not checked if `with_spec` is false."""
+    """The causes that report invalid values at the /scale paths (spec replicas, status replicas, selector). The first
+    path is not checked if `with_spec` is false."""
     if paths is None:
         return []
     spec, status, selector = paths
@@ -343,7 +343,7 @@ class CustomStrategy(Strategy):
         return self._rule_causes(found, obj, NOTHING) + scale_causes(obj, self.scale_paths(), with_spec=True)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The same causes as on create, except for unchanged values. On /status, the schema checks only the status."""
+        """The causes as on create, but none for unchanged values. On /status, the schema checks only the status."""
         scale = scale_causes(new, self.scale_paths(), with_spec=subresource != "status")
         if subresource != "status" or not self.node:
             return self._rule_causes(schema_causes(new, self.node, old), new, old) + scale
