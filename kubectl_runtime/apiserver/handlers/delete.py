@@ -11,7 +11,7 @@ The effect of a delete:
 - A second delete has an effect only if it shortens the grace period or, for kinds without a grace period, changes the
   propagation policy.
 
-Eviction is a delete that first writes its reason into the Pod's conditions, and that PodDisruptionBudgets may refuse.
+An eviction is a delete that PodDisruptionBudgets may refuse. It first writes its reason into the Pod's conditions.
 Budgets do not protect a Pod that is Pending, finished or terminating. A Pod that is not ready is evicted if its budget
 has enough healthy Pods. Otherwise the budget that selects the Pod must allow a disruption, which is then counted in its
 status. Only the ``disruption`` controller resets that count; without this controller a test must write the budget's

@@ -1,4 +1,4 @@
-"""Subresources of Pods that are actions: binding, logs, exec, attach, port-forward.
+"""The actions on Pods that are subresources: binding, logs, exec, attach, port-forward.
 
 `server.kubelet` decides all answers except those to binding.
 """

@@ -118,7 +118,7 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
     found = list(islice(selected, limit) if limit else selected)
     metadata: Object = {"resourceVersion": str(rv)}
     if limit and len(found) == limit and not _is_single(ctx, listing):
-        rest = sum(1 for _ in items)  # also objects that do not match: the real server does not check them
+        rest = sum(1 for _ in items)  # like the real server, also counts objects that do not match
         if rest:
             metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:

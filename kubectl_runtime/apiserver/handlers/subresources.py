@@ -1,4 +1,4 @@
-"""Subresources with bodies of their own kind: /scale (``autoscaling/v1`` Scale), and the token of a service account.
+"""Subresources whose bodies have a kind of their own: /scale (``autoscaling/v1`` Scale) and a service account's /token.
 
 A token is an opaque string, not a JWT: only this server knows its user. It expires on the server's clock. The object
 that a token is bound to (a Pod, Secret or Node) must exist when the token is issued, and may be deleted later.

@@ -3,7 +3,7 @@
 A watch reads its type's history with its own cursor; nothing is queued per watch. A watch ends without an event
 
 - when timeoutSeconds have passed;
-- when its type is no longer served, after the events of the deletion;
+- when its type is no longer served and all remaining events have been sent;
 - when unread history was compacted (the client's next request gets the 410);
 - when an object cannot be converted (this is logged, and the client's next list gets the 500);
 - when the client is gone (`close()`).
