@@ -8,7 +8,8 @@ waiting, may start     `start` s, if the image cannot be pulled        waiting E
 ErrImagePull           at once                                         waiting ImagePullBackOff
 ImagePullBackOff       10 s, doubled with each failure, 300 s at most  waiting ErrImagePull
                        at once, if the image can be pulled             running
-running                `ready` s                                       running, ready (or no longer ready)
+running                `ready` s                                       running, ready
+                       at once, if a rule now prevents readiness       running, not ready
                        `run` s                                         terminated, with `exit_code`
 terminated, restarts   at once after the first run or a run of 10 min  running, restartCount + 1
                        at once after any other run                     waiting CrashLoopBackOff

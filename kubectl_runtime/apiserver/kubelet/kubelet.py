@@ -1,17 +1,17 @@
 """`Kubelet`: how the server's Pods run, and how they answer requests for logs, exec, attach and port-forward.
 
-    server.kubelet.rules.on("app=web").crash()               what Pods do (needs the controller "kubelet")
+    server.kubelet.rules.on("app=web").crash()               # what Pods do (needs the controller "kubelet")
 
-    log = server.kubelet.logs("web", "starting\\n")            the log of every container of the Pod default/web
-    log.write("ready\\n")                                      followers see it at once
-    log.end()                                                  the container has ended: followers of the log end
+    log = server.kubelet.logs("web", "starting\\n")            # the log of every container of the Pod default/web
+    log.write("ready\\n")                                      # followers see it at once
+    log.end()                                                  # the container has ended: followers of the log end
 
-    def shell(call: ExecCall) -> int:                          runs in the connection's thread
+    def shell(call: ExecCall) -> int:                          # runs in the connection's thread
         call.stdout.write(b"you said " + b"".join(call.stdin))
         return 0
     server.kubelet.exec("web", shell)
 
-    server.kubelet.portforward("db-*", 5432, to=local_port)    connections to the Pod's port go to 127.0.0.1
+    server.kubelet.portforward("db-*", 5432, to=local_port)    # connections to the Pod's port go to 127.0.0.1
 
 The most specific setting wins: a container before all containers (`container=None`), a Pod before a pattern
 (`"web-*"`), a namespace before all namespaces. The Pod must exist, as on a real server, but need not have a node.
