@@ -253,7 +253,7 @@ def strip(fields: Fields) -> Fields:
 
 
 def known_versions(managed: Managed, target: Target) -> Managed:
-    """The entries of served versions, adapted to the current schema: paths below a field that is a leaf are removed."""
+    """The entries of served versions, without paths below fields that are leaves in the current schema."""
     result = {}
     for identity, entry in managed.items():
         schema = target.schema_of(entry.api_version)

@@ -1,10 +1,10 @@
 """Sets of field paths in the stored form of managedFields (FieldsV1), set operations, and the comparison of values.
 
 A set is a dict of path elements, each with its child node: ``f:name`` is a field or map key, ``k:{"name":"x"}`` an item
-of a map list, ``v:"x"`` an item of a set. ``"."`` in a node means that the path itself belongs to the set. A node
-without children, ``{}``, also belongs to the set. So ``{"f:data": {".": {}, "f:k": {}}}`` contains ``.data`` and
-``.data.k``, but ``{"f:data": {"f:k": {}}}`` contains only ``.data.k``. The root is not a path: an empty root is the
-empty set.
+of a list of type map, ``v:"x"`` an item of a list of type set. ``"."`` in a node means that the path itself belongs to
+the set. A node without children, ``{}``, also belongs to the set. So ``{"f:data": {".": {}, "f:k": {}}}`` contains
+``.data`` and ``.data.k``, but ``{"f:data": {"f:k": {}}}`` contains only ``.data.k``. The root is not a path: an empty
+root is the empty set.
 
 All functions are pure: they never change their arguments, but results may share nodes with them. Functions that only
 remove paths keep the order of keys; `ordered` and `compare` return the real server's order.

@@ -11,10 +11,11 @@ If an object's managers were reset, an update adds no manager, and the first app
 manager ``before-first-apply``. All functions are pure: arguments are never changed, but the result may share parts with
 them.
 
-A Scale contains the owners of the replicas, and a write to the Scale changes the entries of the object. The following
-surprising details of the real server are kept on purpose. Any write to /scale splits the managedFields entry of an
-updater that owns the replicas. The new part has no time, like every entry that is read from a Scale. Both parts then
-have the same identity, so that the next write reads only the last part, and the replicas have no owner.
+The managedFields of a Scale contain the managers that own the object's field `replicas`. A write to the Scale changes
+the managedFields of the object. The following surprising details of the real server are kept on purpose. Any write to
+/scale splits the managedFields entry of an updater that owns the field `replicas`. The new part has no time, like every
+entry that is read from a Scale. Both parts then have the same identity, so that the next write reads only the last
+part, and the field has no owner.
 """
 from __future__ import annotations
 
