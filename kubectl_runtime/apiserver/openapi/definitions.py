@@ -39,7 +39,7 @@ _ZERO: dict[str, Any] = {"string": "", "integer": 0, "boolean": False}
 
 @cache
 def enums() -> Mapping[tuple[str, str], tuple[list[str], str]]:
-    """The enum values of fields and the text about them, by (definition, field). Callers must not change it."""
+    """The enum values of fields and the text about them, by (definition, field). Callers must not change the result."""
     data = resources.files(__package__).joinpath("enums.json.gz").read_bytes()
     found: list[tuple[list[str], str, list[str]]] = msgspec.json.decode(gzip.decompress(data))
     return {(name, field): (values, text) for values, text, places in found for name, _, field in
@@ -133,7 +133,7 @@ def closure(names: Iterable[str]) -> list[str]:
 def references(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         for key, value in node.items():
-            if key == "$ref" and isinstance(value, str):  # otherwise it describes a property named $ref
+            if key == "$ref" and isinstance(value, str):  # a value that is no string describes a property named $ref
                 yield value
             else:
                 yield from references(value)
