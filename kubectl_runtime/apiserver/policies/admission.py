@@ -42,7 +42,7 @@ def secure(ctx: RequestContext, new: Object, old: Object | None, subresource: st
     spec, meta = pod["spec"], pod.get("metadata") or {}
     if kind == "Pod" and (found := violation(namespace.labels, "enforce", spec, meta)):
         error = errors.forbidden("", "pods", new["metadata"].get("name") or "", f"violates {found}")
-        error.from_webhook = True  # a retry may succeed: the Namespace's labels may have changed
+        error.from_webhook = True  # like a webhook's refusal: a retry may succeed, after a change of the labels
         raise error
     if found := violation(namespace.labels, "warn", spec, meta):
         ctx.warnings.append(f"would violate {found}")
@@ -93,7 +93,7 @@ def charge(ctx: RequestContext, new: Object, old: Object | None, subresource: st
     try:
         quotas.charge(ctx.cluster.storage, ctx.type, new, old)
     except errors.StatusError as error:
-        error.from_webhook = True  # a retry may succeed: deleting other objects frees quota
+        error.from_webhook = True  # like a webhook's refusal: a retry may succeed, after other objects are deleted
         raise
 
 

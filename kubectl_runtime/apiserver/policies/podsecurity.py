@@ -1,8 +1,8 @@
 """Pod Security: Namespace labels that limit what Pods may do.
 
-Labels with the prefix ``pod-security.kubernetes.io/`` set a level. ``enforce`` refuses a Pod that violates its level
-with a 403. ``warn`` adds a Warning header, also for Pod templates. ``audit`` has no effect, since there is no audit
-log.
+Labels with the prefix ``pod-security.kubernetes.io/`` set a level. With ``enforce``, a Pod that violates the level is
+refused with a 403. ``warn`` adds a Warning header, also for Pod templates. ``audit`` has no effect, since there is no
+audit log.
 
 The level privileged allows everything, baseline refuses known ways out of a container, and restricted requires Pods to
 drop privileges that they do not need. The newest rules apply whatever version the labels name. Texts and their order

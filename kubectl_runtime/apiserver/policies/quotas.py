@@ -4,7 +4,7 @@ Usage is counted from the stored objects, so a quota applies at once, even if it
 Resource names in a quota:
 
 - ``pods``, ``cpu``, ``requests.…``, ``limits.…`` count Pods that have not ended and are within the quota's scopes.
-- ``count/PLURAL.GROUP`` counts objects of any kind, also custom resources; for core kinds for example ``count/pods``.
+- ``count/PLURAL.GROUP`` counts objects of any kind, also custom resources. A core kind has no group: ``count/pods``.
 - ``services``, ``secrets``, … count objects of some core kinds, like ``count/services``.
 - ``services.nodeports`` and ``services.loadbalancers`` count node ports and load balancers.
 - ``requests.storage``, … count PersistentVolumeClaims; with the prefix CLASS.storageclass.storage.k8s.io/ only the
