@@ -56,7 +56,7 @@ def mutate(ctx: RequestContext, asked: Attributes, hooks: tuple[Mutator, ...]) -
 
 
 def keep_managers(ctx: RequestContext, obj: Object, managers: Any) -> None:
-    """Restore the managedFields from before admission if admission left unreadable ones."""
+    """If admission has made the managedFields unreadable, restore the earlier managedFields, `managers`."""
     meta = obj.get("metadata") or {}
     try:
         read(meta.get("managedFields"))
