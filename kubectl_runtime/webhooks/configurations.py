@@ -148,7 +148,7 @@ def _webhook(mount: str, handler: Admission[Any], verb: str, operations: tuple[s
     rules = cls.options.rules_for(resource_of(cls.kind()), operations)
     if not rules:
         raise RequestError(f"{mount}: {cls.__name__}.{verb} would never be called: set rules=(Rule(...),) if the "
-                           f"class is for several kinds, and operations= to some of {', '.join(operations)}")
+                           f"class is for several kinds, and include one of {', '.join(operations)} in operations=")
     return {"name": cls.webhook_name(mount), "clientConfig": target.client_config(f"{mount.rstrip('/')}/{verb}",
                                                                                  ca_bundle),
             "rules": rules, "admissionReviewVersions": ["v1"], **cls.options.to_dict(mutating=verb == "mutate")}
@@ -213,7 +213,7 @@ def apply_webhooks(client: Client, app: Application | Mapping[str, Admission[Any
         api: Api[Any] = Api.all(client, CLASSES[manifest["kind"]])
         manager, taking = field_manager, force
         if manifest["kind"] == "CustomResourceDefinition":
-            there = api.get(manifest["metadata"]["name"])  # a partial definition cannot be created
+            there = api.get(manifest["metadata"]["name"])  # must exist, since a partial definition cannot be created
             manager = converting
             taking = force or _may_be_taken(there.to_dict(), {field_manager, converting})
         else:

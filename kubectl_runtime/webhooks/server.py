@@ -1,9 +1,9 @@
 """`WebhookServer`: serves a WSGI application over HTTPS to API servers.
 
     app = webhooks.application({"/quota": Quota()})
-    WebhookServer(app, ":9443", certificates="/certs").start()                           reloads files that change
-    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     makes its own CA
-    manager.add_server(WebhookServer(...))                                               starts first, stops last
+    WebhookServer(app, ":9443", certificates="/certs").start()                           # reloads files that change
+    WebhookServer(app, certificates=SelfSigned("shop/quota"), client=client).start()     # makes its own CA
+    manager.add_server(WebhookServer(...))                                               # starts first, stops last
 
 When the server starts, it listens. With a client, the server also applies the webhook configurations and writes its CA
 into them, in separate threads. The server is ready when every object that names it holds the CA; without a client, it
@@ -16,9 +16,9 @@ still routes calls to the Pod for some seconds, so use a `preStop` hook that sle
 
 `WebhookSetup` applies the configurations and keeps them applied. A failure is logged and retried after 1 s, doubling up
 to 30 s, or sooner when one of the objects changes. If another client deletes or changes an object, `WebhookSetup` logs
-this and applies the object again. It waits first if less time than the pause has passed since its last apply. The
-pause is 1 s, doubles each time up to 30 s, and is 1 s again after a minute without an apply. Until the object is
-applied, the server is not ready. An object that another process applied with the same field manager is left alone,
+this and applies the object again. If its last apply was less than one pause ago, it first waits for one pause. The
+pause is 1 s, doubles with each such wait up to 30 s, and is 1 s again after a minute without an apply. Until the object
+is applied, the server is not ready. An object that another process applied with the same field manager is left alone,
 because another version of the program is being rolled out. A CA file is checked every minute. If the server makes its
 own CA, `CaBundles` keeps the CA in the objects. Fields that a webhook's class leaves to the API server's default are
 not compared.
@@ -350,7 +350,7 @@ class WebhookServer:
         """
         given: Any = app
         if not callable(given) or isinstance(given, type):
-            raise RequestError(f"a WebhookServer needs a WSGI application, not {given!r}, as from "
+            raise RequestError(f"a WebhookServer needs a WSGI application, not {given!r}: make one by "
                                'webhooks.application({"/quota": Quota()})')
         wanted: Any = certificates
         if not isinstance(wanted, str | os.PathLike | SelfSigned):
@@ -361,7 +361,7 @@ class WebhookServer:
             raise RequestError(f"address={address!r} has host and port already: leave host= and port= out")
         if configuration is not None:
             if client is None or not isinstance(app, Application):
-                raise RequestError("configuration= needs a client, and an application of webhooks.application")
+                raise RequestError("configuration= needs client=, and an app that webhooks.application() has made")
             if url is None and not (isinstance(certificates, SelfSigned) and certificates.service):
                 raise RequestError("configuration= needs to know how the API server calls: SelfSigned(service="
                                    "'NAMESPACE/NAME'), or url='https://HOST:PORT'")
