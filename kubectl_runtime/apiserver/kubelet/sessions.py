@@ -306,7 +306,7 @@ class ContainerLog:
             follower.notify()
 
     def end(self) -> None:
-        """End the log, as when its container ends. Requests that follow the log end too. May be called repeatedly."""
+        """End the log, as when its container ends. Requests that follow the log also end. May be called repeatedly."""
         with self._lock:
             self._ended = True
             followers = list(self._followers)
