@@ -176,7 +176,10 @@ _MATCH = r.Rules(_MATCH_POLICY, *_SELECTORS, ("resourceRules[*]", RULE), ("exclu
 
 
 def _annotations(obj: Object, path: str) -> Iterator[Cause]:
-    """The causes of invalid audit annotation keys. The policy's name is the prefix of each key."""
+    """Yield a cause for each error of an audit annotation: an invalid key, or a missing valueExpression.
+
+    The policy's name is the prefix of each key.
+    """
     for index, annotation in enumerate(obj["spec"].get("auditAnnotations") or ()):
         at = f"{path}spec.auditAnnotations[{index}]"
         key = f"{obj['metadata'].get('name', '')}/{annotation.get('key') or ''}"
@@ -186,7 +189,10 @@ def _annotations(obj: Object, path: str) -> Iterator[Cause]:
 
 
 def _expression_causes(spec: Object, path: str) -> Iterator[Cause]:
-    """The causes of expressions in a policy that do not compile."""
+    """Yield a cause for each expression that does not compile, and for each variable whose name is invalid.
+
+    If the extra `cel` is missing, no expression is compiled, and the only cause reports the missing extra.
+    """
     try:
         known = Expressions((), has_params=bool(spec.get("paramKind")))
     except MissingExtra as error:

@@ -257,7 +257,7 @@ _NOT_MUTABLE = (f"updates to statefulset spec for fields other than {', '.join(m
 
 
 def _with_claims(spec: Object, path: str) -> Iterator[Cause]:
-    """The causes of an invalid template, checked with the volumes that volumeClaimTemplates add."""
+    """Yield a cause for each error of the template. The volumes that volumeClaimTemplates add count as present."""
     template = dict(spec.get("template") or {})
     known = [(claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()]
     if known:
@@ -359,7 +359,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         "spec.revisionHistoryLimit": 10})
     rules = r.Rules(
         ("spec.selector", r.FIXED),  # as in the real server, this check comes first, unlike for Deployments
-        *_selector("daemonset", required=False, broken=None),  # without a selector, the labels do not match
+        *_selector("daemonset", required=False, broken=None),  # a missing selector is reported as a mismatch
         *_template("DaemonSet"),
         ("spec.minReadySeconds", r.NATURAL),
         ("spec.updateStrategy", r.Rules(

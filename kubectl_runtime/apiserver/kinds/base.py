@@ -237,7 +237,7 @@ CONFIG_KEY = r.name(config_key_errors)
 
 
 def domain_path_causes(text: str, path: str) -> list[Cause]:
-    """The causes of a text that does not have the form ``example.com/path``."""
+    """Return a cause for each error of a text that must have the form ``example.com/path``."""
     domain, slash, rest = text.partition("/")
     if not slash or not domain or not rest:
         return [errors.invalid_value(path, text, 'must be a domain-prefixed path (such as "acme.io/foo")')]
@@ -246,7 +246,7 @@ def domain_path_causes(text: str, path: str) -> list[Cause]:
 
 
 def labels_causes(labels: Object | None, path: str) -> list[Cause]:
-    """The causes of invalid label keys and values. All causes have the map's path."""
+    """Return a cause for each error of a label's key or value. Every cause has the path of the map."""
     causes = []
     for key, value in sorted((labels or {}).items()):
         causes += [errors.invalid_value(path, key, why) for why in qualified_name_errors(key)]
@@ -308,12 +308,12 @@ _SELECTOR = r.Rules(
 
 
 def selector_causes(selector: Object | None, path: str) -> list[Cause]:
-    """The causes of an invalid label selector. A missing selector has no causes."""
+    """Return a cause for each error of a label selector. A missing selector has no errors."""
     return list(_SELECTOR(selector, path))
 
 
 def amount_or_percent_causes(value: Any, path: str, *, most_all: bool = False) -> list[Cause]:
-    """The causes of an invalid number or percentage. With `most_all`, more than 100 % is invalid."""
+    """Return a cause if a number is negative or a percentage is invalid. With `most_all`, 100 % is the maximum."""
     if isinstance(value, int):
         return [errors.invalid_value(path, value, NOT_NEGATIVE)] if value < 0 else []
     if value is None:

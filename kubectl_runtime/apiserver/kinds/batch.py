@@ -146,7 +146,10 @@ _NEEDS_INDEXES = r.when(r.negated(_IS_INDEXED), *(
 
 
 def pod_name_causes(obj: Object) -> list[Cause]:
-    """The causes if an Indexed Job's Pod names (the Job's name and the index) are not DNS labels."""
+    """Check that an Indexed Job's Pod names (the Job's name and an index) are DNS labels.
+
+    Returns a cause for each error of the name with the highest index.
+    """
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     completions = spec.get("completions") or 0
     if spec.get("completionMode") != INDEXED or completions <= 0:
@@ -443,7 +446,8 @@ class JobStrategy(BuiltinStrategy):
         labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
         for key, value in ((CONTROLLER_UID, metadata.get("uid", "")), (JOB_NAME, metadata.get("name", ""))):
             for name in (key, _OLD_LABELS[key]):
-                labels.setdefault(name, value)  # a client's label stays, so that validation refuses it
+                # A label that the client set keeps its value; validation refuses the label if the value is wrong.
+                labels.setdefault(name, value)
         matched = spec.setdefault("selector", {}).setdefault("matchLabels", {})
         if _OLD_LABELS[CONTROLLER_UID] not in matched:
             matched.setdefault(CONTROLLER_UID, metadata.get("uid", ""))
@@ -464,7 +468,7 @@ class JobStrategy(BuiltinStrategy):
         keys = ["selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy",
                 "successPolicy"]
         if spec.get("suspend") and before.get("suspend"):
-            keys.remove("template")  # a suspended Job may change its scheduling before it starts
+            keys.remove("template")  # a suspended Job may change the scheduling and resources in its template
             if _fixed_template(spec["template"]) != _fixed_template(before["template"]):
                 return [errors.immutable("spec.template.spec", spec["template"].get("spec"))]
         causes = 2 * (list(JOB_SPEC(spec, "spec")) + _selector_causes(spec))  # the real server checks the spec twice
@@ -516,7 +520,10 @@ def _default_labels(obj: Object) -> None:
 
 
 def _generated_selector_causes(obj: Object) -> list[Cause]:
-    """The causes if a Job's selector or template labels differ from the generated ones."""
+    """Check that a Job's template has the generated labels, and that its selector matches them.
+
+    Returns a cause for each label that differs, and for a selector that does not match.
+    """
     spec, metadata = obj["spec"], obj["metadata"]
     if spec.get("manualSelector"):
         return []

@@ -33,7 +33,7 @@ def _keys(data: Object | None, path: str) -> Iterator[Cause]:
 
 
 def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Cause]:
-    """The causes of changes to an object with ``immutable: true``."""
+    """Return a cause for each forbidden change of an object with ``immutable: true``."""
     if not old.get("immutable"):
         return []
     causes = [] if new.get("immutable") else [errors.forbidden_field("immutable", _FROZEN)]
@@ -42,7 +42,7 @@ def _frozen_causes(new: Object, old: Object, keys: tuple[str, ...]) -> list[Caus
 
 
 def _texts(obj: Object, path: str) -> Iterator[Cause]:
-    """The causes of keys in data that are invalid, or that also occur in binaryData."""
+    """Yield a cause for each error of a key in data: an invalid key, or a key that binaryData has too."""
     for key in sorted(obj.get("data") or {}):
         at = f"{path}data[{key}]"
         yield from _ANY_KEY(key, at)

@@ -23,7 +23,7 @@ MAX_ADDRESSES, MAX_ENDPOINTS, MAX_PORTS = 100, 1000, 20000
 
 
 def _slice_addresses(obj: Object, path: str) -> Iterator[Cause]:
-    """The causes of endpoints whose addresses do not have the slice's addressType."""
+    """Yield a cause for each error of the endpoints. Their addresses must have the slice's addressType."""
     kind = obj.get("addressType") or ""
     for index, endpoint in enumerate(obj.get("endpoints") or ()):
         at, addresses = f"{path}endpoints[{index}]", endpoint.get("addresses") or ()

@@ -42,7 +42,7 @@ _NEW_FIELDS = frozenset({*_BOTH, "reportingController", *(f"regarding.{name}" fo
 
 
 def _namespace(obj: Object, path: str) -> list[Cause]:
-    """The cause if an Event is in a wrong namespace.
+    """Return a cause if an Event is in a wrong namespace.
 
     The Event must be in its object's namespace, except that an Event with an eventTime may regard an object in another
     namespace. An Event about an object without a namespace is allowed only in some namespaces.

@@ -50,7 +50,8 @@ def _amounts(limit: Object, path: str) -> Iterator[Cause]:
             elif "/" not in name and name not in STANDARD and not name.startswith("hugepages-"):
                 yield errors.invalid_value(f"{path}.{part}[{name}]", name,
                                            "must be a standard resource type or fully qualified")
-            if is_extended(name) and value_of(amount).denominator != 1:  # the real server accepts negative amounts
+            # `amount_causes` is not used, because the real server accepts negative amounts here.
+            if is_extended(name) and value_of(amount).denominator != 1:
                 yield errors.invalid_value(f"{path}.{part}[{name}]", amount, "must be an integer")
 
 

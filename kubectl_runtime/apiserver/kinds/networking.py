@@ -35,7 +35,7 @@ _WILDCARD_MESSAGE = ("a wildcard DNS-1123 subdomain must start with '*.', follow
 
 
 def _class_name(obj: Object, path: str) -> Iterator[Cause]:
-    """The cause if the class annotation differs from ingressClassName, which replaced the annotation."""
+    """Yield a cause if the class annotation differs from ingressClassName, which replaced the annotation."""
     given = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
     if None not in (given, name := obj["spec"].get("ingressClassName")) and given != name:
         yield errors.invalid_value(f"{path}annotations.{CLASS_ANNOTATION}", given,

@@ -14,8 +14,8 @@ A `Rules` table holds rows. A row consists of a path and checks. The causes come
     )
 
 - A path is relative to the table's object. ``[*]`` stands for each item of a list, "" for the object itself.
-- A check is a function that takes a value (None if missing) and its path, and yields causes. A table is also a check,
-  and skips None. Most checks skip missing and empty values, because `REQUIRED` checks for these.
+- A check is a function that takes a value (None if missing) and its path, and yields a `Cause` for each error. A table
+  is also a check, and skips None. Most checks skip missing and empty values, because `REQUIRED` checks for these.
 - `FIXED` compares the value with the old object's value in an update. `FIXED` works only in a kind's own table, not in
   nested tables.
 - `UNIQUE` compares the value with the earlier items of the same list. `UNIQUE_IF_SET` skips empty values.
@@ -128,14 +128,14 @@ def _steps(path: str) -> Steps:
 
 
 class Rules:
-    """A table of rows, compiled once. Calling it returns the causes of an object."""
+    """A table of rows, compiled once. Called with an object, it returns a cause for each error."""
 
     def __init__(self, *rows: Row | When) -> None:
         self._rows = tuple(_compile(rows))
 
     def __call__(self, obj: Any, path: str = "", *, old: Object | None = None,
                  seen: dict[int, set[Any]] | None = None) -> list[Cause]:
-        """The causes of an invalid object at a path. For `UNIQUE`, `seen` holds the values of earlier items."""
+        """Return a cause for each error of the object at `path`. For `UNIQUE`, `seen` holds values of earlier items."""
         found: list[Cause] = []
         if obj is None:
             return found
@@ -290,8 +290,8 @@ def forbidden(why: str, *, empty: bool = False) -> Check:
 def choice(*supported: str, zero: Any = None, shown: Callable[[Any], Any] = lambda value: value) -> Check:
     """Refuse a value that is not among `supported`.
 
-    A missing or empty value is checked as `zero`, or accepted if `zero` is None. `shown` converts a refused value to
-    the value that the cause names.
+    A missing or empty value is checked as `zero`, or accepted if `zero` is None. The message contains the refused
+    value, after `shown` has converted it.
     """
     def check(value: Any, path: str) -> Iterable[Cause]:
         given = value or zero
@@ -305,7 +305,7 @@ _ITSELF: Any = object()
 
 
 def must(test: Callable[[Any], bool], why: str, *, zero: Any = None, shown: Any = _ITSELF) -> Check:
-    """Refuse a value that fails a test. If `shown` is given, the cause names `shown` instead of the value.
+    """Refuse a value that fails a test. If `shown` is given, the message contains `shown` instead of the value.
 
     A missing value is tested as `zero`, or accepted if `zero` is None.
     """
@@ -339,7 +339,10 @@ def prohibited(why: str) -> Check:
 
 
 def invalid(why: str, *, shown: Any = _ITSELF) -> Check:
-    """Always report a value as invalid. The row's condition decides when the check runs. `shown` replaces the value."""
+    """Always report a value as invalid. The row's condition decides when the check runs.
+
+    If `shown` is given, the message contains `shown` instead of the value.
+    """
     return lambda value, path: (errors.invalid_value(path, value if shown is _ITSELF else shown, why),)
 
 

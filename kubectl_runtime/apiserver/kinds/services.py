@@ -38,7 +38,7 @@ WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
 
 
 def allocation_causes(obj: Object, ctx: StrategyContext) -> list[Cause]:
-    """The causes if requested addresses or ports are out of range or taken."""
+    """Return a cause for each requested address or node port that is out of range or taken."""
     spec, causes = obj["spec"], []
     others = _others(obj, ctx)
     address = parse_ip(spec.get("clusterIP") or "")

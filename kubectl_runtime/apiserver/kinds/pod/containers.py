@@ -34,7 +34,7 @@ _HUGE_PAGES = "hugepages-"
 
 def resource_causes(resources: Object, path: str, *, claims: Collection[str] = (),
                     pod: bool = False) -> Iterator[Cause]:
-    """The causes of a container's invalid resources. With `pod` the resources are Pod-level resources."""
+    """Yield a cause for each error of a container's resources, or of Pod-level resources if `pod` is true."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for part, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
@@ -63,7 +63,7 @@ def resource_causes(resources: Object, path: str, *, claims: Collection[str] = (
 
 
 def name_causes(name: str, path: str) -> Iterator[Cause]:
-    """The causes of a resource name that containers cannot request."""
+    """Yield a cause for each reason why containers cannot request a resource with this name."""
     found = qualified_name_errors(name)
     yield from (errors.invalid_value(path, name, why) for why in found)
     if "/" in name or found:
@@ -83,7 +83,7 @@ def _pod_name_causes(name: str, path: str) -> Iterator[Cause]:
 
 
 def amount_causes(name: str, amount: str, path: str) -> Iterator[Cause]:
-    """The causes of a negative amount, or of a fraction if the resource is counted in integers."""
+    """Yield a cause for a negative amount, and for an amount of an extended resource that is not an integer."""
     if value_of(amount) < 0:
         yield errors.invalid_value(path, amount, NOT_NEGATIVE)
     if is_extended(name) and value_of(amount).denominator != 1:
@@ -138,7 +138,10 @@ _ACTIONS: dict[str, r.Rules] = {
 
 
 def handler_causes(container: Object, path: str, grace: int) -> Iterator[Cause]:
-    """The causes of a container's invalid probes and hooks. `grace` is the Pod's terminationGracePeriodSeconds."""
+    """Yield a cause for each error of a container's probes and hooks.
+
+    `grace` is the Pod's terminationGracePeriodSeconds.
+    """
     for hook in ("postStart", "preStop"):
         if (handler := (container.get("lifecycle") or {}).get(hook)) is not None:
             yield from _handler(handler, f"{path}.lifecycle.{hook}", grace)

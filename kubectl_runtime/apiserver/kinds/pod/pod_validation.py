@@ -102,7 +102,7 @@ def _spread(constraints: list[Object] | None, path: str) -> Iterator[Cause]:
 
 
 def _operator(toleration: Object, path: str) -> Iterator[Cause]:
-    """The causes of a toleration's invalid operator or value. All causes have the operator's path."""
+    """Yield a cause for each error of a toleration's operator or value. Every cause has the path of the operator."""
     at, operator, value = f"{path}.operator", toleration.get("operator", ""), toleration.get("value", "")
     if operator in ("Equal", ""):
         yield from (errors.invalid_value(at, value, why) for why in label_value_errors(value))
@@ -136,12 +136,12 @@ _SEARCH_MESSAGE = ("a lowercase RFC 1123 subdomain must consist of lower case al
 
 @remembers_good
 def pod_spec_causes(spec: Object, path: str, *, is_pod: bool = True) -> list[Cause]:
-    """The causes of an invalid pod spec. `path` is ``spec`` or ``spec.template.spec``."""
+    """Return a cause for each error of a pod spec. `path` is ``spec`` or ``spec.template.spec``."""
     return list(_causes(spec, path, is_pod))
 
 
 def template_causes(template: Object, path: str) -> list[Cause]:
-    """The causes of an invalid pod template, in its labels and spec."""
+    """Return a cause for each error of a pod template's labels, annotations and spec."""
     metadata = template.get("metadata") or {}
     causes = labels_causes(metadata.get("labels") or {}, f"{path}.labels")  # this is the real server's path
     causes += [errors.invalid_value(f"{path}.annotations", key, why)

@@ -63,7 +63,7 @@ def resource_field_causes(reference: Object, path: str, *, in_volume: bool) -> I
 
 
 def local_path_causes(text: str, path: str) -> Iterator[Cause]:
-    """The causes of a path that is not relative or that contains a part ``..``. Other dots are allowed."""
+    """Yield a cause for an absolute path, and for a path with a part ``..``. Other dots are allowed."""
     if text.startswith("/"):
         yield errors.invalid_value(path, text, "must be a relative path")
     yield from back_step_causes(text, path)
@@ -100,7 +100,10 @@ _IQN = re.compile(r"iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)".replace("
 
 
 def source_causes(sources: Object, path: str, *, required: str = "") -> Iterator[Cause]:
-    """The causes of an invalid source or of several sources. With `required`, a missing source is refused too."""
+    """Yield a cause for each error of a volume's source: an invalid source, and each source beyond the first.
+
+    If `required` is given, a missing source is an error too; `required` is its message.
+    """
     given = sorted((key for key in sources if sources[key] is not None), key=_ORDER.get)  # type: ignore[arg-type]
     for index, kind in enumerate(given):
         if index:

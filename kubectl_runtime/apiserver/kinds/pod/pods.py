@@ -156,7 +156,11 @@ _RESIZABLE = ("cpu", "memory")
 
 
 def update_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The causes of a Pod update that changes more of the spec than images, deadline, tolerations and gates."""
+    """Yield a cause for each change of a Pod's spec that an update may not make.
+
+    An update may change images, set or lower the deadline, add tolerations and remove scheduling gates. While a Pod has
+    scheduling gates, an update may also restrict the Nodes for the Pod.
+    """
     for key in ("containers", "initContainers"):
         if len(new.get(key) or ()) != len(old.get(key) or ()):
             yield errors.forbidden_field(f"spec.{key}", "pod updates may not add or remove containers")
@@ -225,7 +229,10 @@ def _adds_affinity(old: Object, new: Object) -> bool:
 
 
 def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The causes of ephemeral containers that are invalid, changed or removed. An update may only add containers."""
+    """Yield a cause for each ephemeral container that is invalid, changed or removed.
+
+    An update may only add ephemeral containers.
+    """
     known = {entry.get("name") for key in ("containers", "initContainers") for entry in new.get(key) or ()}
     given = {entry.get("name"): entry for entry in new.get("ephemeralContainers") or ()}
     for index, container in enumerate(new.get("ephemeralContainers") or ()):
@@ -246,7 +253,10 @@ def ephemeral_causes(new: Object, old: Object) -> Iterator[Cause]:
 
 
 def resize_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """The causes of an invalid resize. Only CPU and memory may change, and the QoS class must stay the same."""
+    """Yield a cause for each error of a resize.
+
+    Only CPU and memory may change, and the QoS class must stay the same.
+    """
     quality = dig(old, "status.qosClass") or quality_of_service(old["spec"])
     if quality_of_service(new["spec"]) != quality:
         yield errors.invalid_value("spec", quality, "Pod QOS Class may not change as a result of resizing")
@@ -278,7 +288,7 @@ def _fixed(container: Object) -> list[Object]:
 
 
 def status_causes(new: Object, old: Object) -> list[Cause]:
-    """The causes of a status that changes the QoS class or has an invalid nominatedNodeName."""
+    """Return a cause for each error of a new nominatedNodeName, and for a change of the QoS class."""
     quality, before = new.get("qosClass"), old.get("qosClass")
     node = new.get("nominatedNodeName") or ""
     causes = [errors.invalid_value("status.nominatedNodeName", node, why) for why in dns_subdomain_errors(node)
@@ -363,7 +373,7 @@ class PodStrategy(BuiltinStrategy):
             _keep_all_but(new, old, subresource)
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate the spec, annotations that the server interprets, and the namespace's limits."""
+        """Validate the spec and the annotations that the server interprets, then check the namespace's LimitRanges."""
         spec, annotations = obj["spec"], obj["metadata"].get("annotations") or {}
         causes = pod_spec_causes(spec, "spec") + _annotation_causes(annotations, spec)
         if spec.get("ephemeralContainers"):
