@@ -155,7 +155,8 @@ class PlannedBody:
             self._left -= len(data)
             if piece := unpack(data):
                 yield piece
-        if self._plan and isinstance(self._plan[-1], Close | Reset):  # no other request uses the connection
+        # The body is complete, and no other request uses the connection, so its end is only recorded.
+        if self._plan and isinstance(self._plan[-1], Close | Reset):
             self._line.note("close" if isinstance(self._plan[-1], Close) else "reset")
             self._plan.clear()
 

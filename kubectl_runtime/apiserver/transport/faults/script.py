@@ -152,7 +152,8 @@ class Faults:
 
     def _apply(self, rules: tuple[Rule, ...], request: HttpRequest, info: RequestInfo) -> Exchange | None:
         matching = [rule for rule in rules if rule.match.matches(request, info)]
-        with self._lock:  # only for counting: `where` is the user's function and has run without the lock
+        # The conditions count requests under the lock. The user's function `where` has already run, without the lock.
+        with self._lock:
             now = self._clock.monotonic()
             taken = [rule for rule in matching if rule.take(now)]
         if not taken:

@@ -409,7 +409,7 @@ class ShapedStream:
 
 @dataclass(slots=True)
 class Exchange:
-    """The faults of one request: what the actions of all rules that apply to the request added, in rule order.
+    """The faults of one request. If several rules apply to the request, their actions add faults in rule order.
 
     A transport uses the parts in this order: ``before`` (steps; if they end the connection, the request is never
     handled), ``effects`` (functions, called without any lock), ``instead`` (an answer that replaces the handling),

@@ -4,7 +4,7 @@ Such a thread serves requests, watches and websockets.
 
 The fault script makes plans (see shapers.py), which `_carry` executes; without faults a plan is one `Send`. While a
 watch is idle, its thread waits on a condition. The watch, the `Reaper` (when the client is gone) and the listener (when
-the server stops) notify this condition; otherwise the thread wakes only for the watch's deadline.
+the server stops) notify this condition. Without a notification, the thread wakes only for the watch's deadline.
 
 A thread that serves an idle watch reads nothing, so without the `Reaper` it would keep a dead connection until the next
 write. The `Reaper` is one thread that polls the sockets of all idle watches and calls back when a client closes its
