@@ -230,7 +230,10 @@ class ApiCore:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def on_due(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, without the lock, when `tick` has work before the time that `next_wakeup` last returned."""
+        """Set the function that the core calls when work is due earlier than `next_wakeup` last returned.
+
+        The core does not hold the lock during the call.
+        """
         self._wake = wake
 
     def _wake_up(self) -> None:
@@ -297,8 +300,10 @@ class ApiCore:
             del self._again[controller]
 
     def serve_definitions(self) -> None:
-        """Do the work that is due now, until every accepted CRD is served. Another thread may be in a tick: its step
-        ends before the lock is free."""
+        """Do the work that is due now, until every accepted CRD is served.
+
+        If another thread is running a tick, this function waits for the lock until the running step has ended.
+        """
         while True:
             while self.next_wakeup() == 0.0:
                 self.tick()

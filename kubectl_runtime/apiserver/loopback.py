@@ -28,8 +28,9 @@ def submit(cluster: Cluster, method: str, path: str, body: Object | None = None,
            agent: str = MANAGER) -> HttpResponse | None:
     """Make a request as a component of the cluster. Returns None if the server refused it.
 
-    If the refusal is a conflict or the object is missing, the controller examines the object again anyway. Refusals by
-    a webhook, policy or quota are counted, so that the core lets the controller try again later.
+    Refusals by a webhook, policy or quota are counted, so that the core lets the calling controller try again later.
+    Other refusals are not counted: after a conflict or for a missing object, the controller examines the object again
+    anyway.
     """
     request = HttpRequest(method, path, headers={
         "user-agent": agent, "content-type": _CONTENT_TYPES.get(method, "application/json")},

@@ -30,7 +30,10 @@ _DUPLICATE_OWNERS = (".metadata.ownerReferences contains duplicate entries{when}
 
 
 def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
-    """The causes of invalid metadata on create. Generic name checks run only if all other checks pass."""
+    """Return a cause for each error of a new object's metadata.
+
+    Generic name checks run only if all other checks pass.
+    """
     checks = strategy.metadata_checks
     if not checks.on_create:
         return _whole(metadata, path_segment_errors)
@@ -39,7 +42,7 @@ def validate_create(metadata: Object, strategy: Strategy) -> list[Cause]:
 
 
 def validate_update(new: Object, old: Object, strategy: Strategy, subresource: str) -> list[Cause]:
-    """The causes of invalid metadata and of forbidden changes on update.
+    """Return a cause for each error of updated metadata: an invalid value, or a forbidden change.
 
     A cause is repeated if the real server repeats it.
     """

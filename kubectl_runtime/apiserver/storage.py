@@ -113,7 +113,7 @@ class ServedResource:
 
     @property
     def storage_group(self) -> str:
-        """The group that storage and validation errors use (the core group for events.k8s.io)."""
+        """The group in the storage key and in validation errors. For events.k8s.io it is the core group."""
         return self.storage.partition("/")[0]
 
     @cached_property
@@ -147,8 +147,10 @@ class Registry:
             self.add(resource_type)
 
     def add(self, resource_type: ServedResource) -> None:
-        """Serve a type. It replaces a type with the same group, version and plural, so that every request finds one of
-        the two."""
+        """Serve a type. If a type with the same group, version and plural is served, the new type replaces it.
+
+        The replacement is one step: every request finds either the old or the new type.
+        """
         key = (resource_type.group, resource_type.version, resource_type.plural)
         before = self._types.get(key)
         self._types[key] = resource_type

@@ -13,8 +13,8 @@ validates ``metadata`` (names, labels, annotations, finalizers, owner references
 of the object. Strategies keep no state; they read other objects through the `StrategyContext`.
 
 The real server checks ``metadata`` for every kind, and most kinds repeat some of these checks, so that causes appear
-twice (`MetadataChecks`). On a create the kind's own checks run first, and the generic checks run only if those find
-nothing. On an update both run.
+twice (`MetadataChecks`). On a create the kind's own checks run first, and the generic checks run only if the
+kind's own checks find nothing. On an update both run.
 """
 from __future__ import annotations
 
@@ -235,11 +235,14 @@ class Strategy:
         return obj.get("spec")
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """The causes that refuse a create."""
+        """Return a cause for each error of a new object. The create is refused if there is any cause."""
         return []
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
-        """The causes that refuse an update; subresource is "" or "status"."""
+        """Return a cause for each error of an update, which is refused if there is any cause.
+
+        `subresource` is "" or "status".
+        """
         return []
 
     def validate_name(self, name: str, *, prefix: bool = False) -> list[str]:

@@ -78,7 +78,7 @@ class HttpRequest:
     body: bytes = b""
     # (attribute, value) pairs of a verified client certificate
     peer_cert_subject: tuple[tuple[str, str], ...] | None = None
-    broken_body: str = ""  # why the body could not be read completely; "" if it was
+    broken_body: str = ""  # why the body could not be read completely; "" if it could be read
 
     def param(self, name: str, default: str = "") -> str:
         """The first value of a query parameter, or the default."""

@@ -251,7 +251,7 @@ def update(ctx: RequestContext, current: Version, old: Object, new: Object, subr
         return answer
     is_old = current.partial or (current.stored_as and not strategy.is_up_to_date(current.decode, current.stored_as))
     if not is_old and same_json(without_times(new), without_times(before)):
-        return current  # also if only times in managedFields or omitted default values differ
+        return current  # the new state equals the stored object, apart from times in managedFields
     if ctx.dry_run:
         return make_version(new, current.rv, fields, _unstored(ctx))
     return _put(ctx, new, fields, current)
