@@ -117,8 +117,9 @@ class DividedWatches:
     def attach(self, taken: Taken, *, connect: Callable[[Planned], None], start: Callable[[Share], object],
                expect: Callable[[str], None], arrived: Callable[[str], None], forget: Callable[[Of], None],
                trigger: Callable[[Of], None], draining: StopToken, logger: GuardedLogger) -> None:
-        """Connect the rest of the controller. `connect` makes a watch lead to runs; `start` starts a watch; `expect`
-        and `arrived` are methods of the gate; `forget` and `trigger` take a function that selects keys."""
+        """Connect the rest of the controller. `connect` makes the events of a watch lead to runs; `start` starts a
+        watch; `expect` and `arrived` are methods of the gate; `forget` and `trigger` take a function that selects
+        keys."""
         self._taken, self._connect, self._start, self._draining = taken, connect, start, draining
         self._expect, self._arrived, self._forget, self._trigger = expect, arrived, forget, trigger
         self._logger = logger
@@ -188,11 +189,12 @@ class DividedWatches:
         key = request.ref.key
         shard = self.shard_of(key)
         if self._by == "uid" and request.reason in (Reason.OBJECT_DELETED, Reason.OBJECT_GONE):
-            if shard is None:  # the deletion was of an object of this replica
+            if shard is None:  # the deleted object was in a shard of this replica
                 if request.reason == Reason.OBJECT_GONE:
                     self._gone.add(key)
                 return request
-            # A new object has the name. Another watch delivers its events, perhaps before this deletion.
+            # The store already has a new object of the same name, perhaps from another watch. So request a run for the
+            # new object, if this replica owns it.
             request = ReconcileRequest(request.ref, Reason.OBJECT_UPDATED, None, request.bulk)
         return request if shard in mine else None
 
@@ -399,7 +401,7 @@ class DividedWatches:
             self._wanted += 1
             mine = self._wanted
             while self._shower is not None and self._shower != me and self._done < mine:
-                self._changed.wait(LOOK_SECONDS)  # real time, for real threads
+                self._changed.wait(LOOK_SECONDS)  # in real time, because only real threads wait here
             if self._shower == me or self._done >= mine:
                 return
             self._shower = me

@@ -8,9 +8,9 @@ incomplete store would create children that already exist. Every 30 s a warning 
 timeout the gate raises SyncTimeoutError.
 
 `RunTimeouts`: each run gets a stop token that is set at its `run_timeout` or by the shutdown; the library's calls in
-the run's thread obey the token. Code that polls the token or waits on it notices the timeout by itself. For callbacks,
-such as those of a request in progress or of a wait for several tokens, the dispatcher calls `check`. Without
-`run_timeout` there is no cost.
+the run's thread obey the token. Code that polls the token or waits on it notices the timeout by itself. The token may
+also have callbacks, for example of a request in progress or of a wait for several tokens: at the timeout the dispatcher
+calls `check`, which calls the callbacks. Without `run_timeout` there is no cost.
 
 `BlockedLog` logs a warning when all workers have been occupied by the same runs for `AFTER` seconds while keys are due,
 and again when that time has doubled. It logs at INFO when runs end again. Within `SILENCE` seconds after a warning,
