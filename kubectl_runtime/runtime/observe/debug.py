@@ -124,7 +124,7 @@ class KeyRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """Seconds until the key is due; negative once the key is due."""
     bulk: bool = False
     attempt: int = 0
-    """Running: the number of this attempt, which is 1 plus the failures in a row before this run."""
+    """For a running key: the number of this attempt, which is 1 plus the failures in a row before this run."""
     failures: int = 0
     """The number of the key's consecutive failures."""
     failing_for: float = 0.0
@@ -235,7 +235,7 @@ class CallCounts(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
     latency: float = 0.0
     """The average seconds until the head of the answer arrived, in the last minute."""
     slowest: float = 0.0
-    """The most seconds until the head of an answer arrived, in the last minute."""
+    """Seconds until the head of the slowest answer arrived, in the last minute."""
 
 
 class WebhookRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

@@ -1,6 +1,6 @@
 """`Family`: the name, type, labels and help of a metric family; `filled` makes the prometheus-client family. `Families`
 declares the families of one subject, for example of controllers. `Numbers` and `Labelled` keep the values. `Ended`
-limits how many ended subjects keep their series.
+limits how many ended controllers, watches, elections and webhooks keep their series.
 
 `series` declares its families once; each scrape makes new prometheus-client families. prometheus-client's own metrics
 are not used, since they take a lock and several checks for each number, and a run changes eight numbers.

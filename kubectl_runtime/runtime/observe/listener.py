@@ -227,7 +227,7 @@ class RequestHandler(WSGIRequestHandler):
     """Reads the requests of one connection, one after the other; the application answers them."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # otherwise the end of an answer waits for the ACK of its beginning
+    disable_nagle_algorithm = True  # with Nagle's algorithm, the end of an answer waits for the ACK of its beginning
     wbufsize = 1 << 16
     error_content_type = "text/plain; charset=utf-8"
     error_message_format = "%(code)d %(message)s: %(explain)s\n"
@@ -242,7 +242,7 @@ class RequestHandler(WSGIRequestHandler):
         served = cast("Served", self.server)
         if not served.begin_idle():
             return False
-        self.connection.settimeout(None)  # the listener ends each phase
+        self.connection.settimeout(None)  # no limit here: the listener cuts connections that are idle for too long
         source = cast("io.BufferedReader", self.rfile)
         if not source.peek(1):
             return False
@@ -437,7 +437,7 @@ class Listener:
             return
         end = time.monotonic() + timeout
         self._ends.set()
-        with contextlib.suppress(OSError):  # wakes the thread; otherwise the thread wakes within POLL
+        with contextlib.suppress(OSError):  # wakes the thread; if this fails, the thread wakes within POLL
             self._socket.shutdown(socket.SHUT_RDWR)
         if self._thread is not threading.current_thread() and self._thread.ident is not None:
             self._thread.join(timeout)

@@ -71,8 +71,8 @@ class Metrics(Counted):
             registry.register(self)
         except ValueError as error:
             raise RequestError("this registry already has metrics of these names: share one Metrics object between "
-                               "clients (Metrics.shared() is the one of the default registry and of Managers), close() "
-                               "the old one first, or pass another registry: CollectorRegistry()") from error
+                               "clients (Metrics.shared() is in the default registry, and Managers use it), close() "
+                               "the old object first, or pass another registry: CollectorRegistry()") from error
         if registry is REGISTRY:
             _shared.append(self)
 
@@ -106,7 +106,7 @@ class Metrics(Counted):
     # For prometheus-client
 
     def describe(self) -> Iterable[Metric]:
-        """Every metric family without values, so that prometheus-client knows the names."""
+        """All metric families, with their values left out: prometheus-client only needs the names."""
         return [family.filled() for family in FAMILIES]
 
     def collect(self) -> Iterable[Metric]:

@@ -243,7 +243,7 @@ class ControllerSeries(Numbers):
             results, numbers = dict(self.results), dict(self.numbers)
             waited, took, delays = self.waited.copy(), self.took.copy(), self.delays.copy()
             looks = (self._depth, *((run.at, run.depth) for run in running))
-            depth = max(reversed(looks), key=itemgetter(0))[1]  # of several with the same time, the last one
+            depth = max(reversed(looks), key=itemgetter(0))[1]  # if several have the same time, the last one counts
         waited.add_all([run.waited for run in running if run.waited is not None])
         ages = [max(0.0, now - run.at) for run in running]
         del numbers[RECONCILES], numbers[DEPTH]  # these have more labels
