@@ -173,8 +173,8 @@ class FailureGroup:
         self.count = 0
 
     def add(self, now: float) -> bool:
-        """Count one more failure. Returns whether to log it: by name up to `SINGLY`, then as a number at each
-        doubling."""
+        """Count one more failure. Returns whether to log it: the first `SINGLY` failures are logged by name, then
+        their number is logged each time it doubles."""
         if now - self._since >= WITHIN:
             self._since, self.count = now, 0
         self.count += 1

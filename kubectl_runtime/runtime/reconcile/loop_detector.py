@@ -4,8 +4,8 @@
                is, the run before made all changes that led to the run, requested it at once, or triggered the key.
                `FEW` runs suffice if they write the same content again and again, or if two applies of a run have
                the same field manager, so that each apply drops the fields of the other
-    quarrel    `TURNS` times in a row within `WITHIN`, a run of a key took a field from the same other manager, which
-               had taken it back in between
+    quarrel    runs of a key took a field from the same other manager `TURNS` times in a row within `WITHIN`; between
+               two of these runs, that manager took the field back
     ping-pong  the last `ANSWERS` runs of a key ended within `BUSY`, and each wrote something, whatever caused the run
 
 Each loop is logged as a WARNING with the JSON paths that differ between the last two versions, at most once for a key

@@ -97,7 +97,7 @@ class Action(msgspec.Struct, frozen=True):
 
         A controller with `ready="Ready"` then writes the condition Ready with status Unknown, `reason` (one word in
         CamelCase such as `DatabaseStarting`) and `message`, a sentence for people. Raises RequestError for an invalid
-        reason or message, and like `requeue`.
+        reason, message or delay.
 
         >>> Action.waiting("DatabaseStarting", "the database restores a backup", after=10)
         Action(requeue_after=10.0, reason='DatabaseStarting', message='the database restores a backup')
@@ -125,10 +125,10 @@ class TerminalError(KubeError):
     """Raise it in a reconciler when retrying cannot help: for example, when the spec asks for something that does not
     exist.
 
-    The run counts as one failure; the error policy is not called, and there is no retry. The object runs again when it
-    has a version that this run neither read nor wrote, when an object that it owns, or that a mapper maps to it,
-    changes, after `trigger`, or at a resync. A TerminalError also has this effect as the cause of another exception
-    (`raise Mine(...) from TerminalError(...)`).
+    The run counts as one failure; the error policy is not called, and there is no retry. The object runs again after
+    `trigger`, at a resync, and when it has a version that this run neither read nor wrote. It also runs again when a
+    related object changes, such as an object that it owns, or that a mapper maps to it. A TerminalError also has this
+    effect as the cause of another exception (`raise Mine(...) from TerminalError(...)`).
 
     >>> def reconcile(obj: ConfigMap, ctx: Context[None]) -> Action:
     ...     if "color" not in obj.data:

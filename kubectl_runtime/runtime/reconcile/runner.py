@@ -517,8 +517,8 @@ class Listener:
         """No run of these objects can write any more. Stores that contain all objects stay as they are."""
 
     def expected(self, of: Of) -> None:
-        """This replica will probably own these objects soon, and no others. Stores that contain all objects ignore this
-        call."""
+        """This replica will probably gain these objects soon. Objects that an earlier call named, but not this call,
+        are no longer expected. Stores that contain all objects ignore this call."""
 
 
 class PartitionListener(Protocol):
