@@ -150,7 +150,7 @@ class ShutdownLog:
         self._put(partial(self._logger.error, text, *arguments))
 
     def collecting(self) -> AbstractContextManager[None]:
-        """Queue the log lines of the calling thread within the block."""
+        """Queue the log lines that the calling thread writes in the `with` block."""
         return written_by(self._put)
 
     def finish(self, until: float) -> None:

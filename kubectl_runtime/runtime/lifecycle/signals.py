@@ -10,7 +10,8 @@
 Signals belong to the process, so all controllers that obey signals share one handler. Only the main thread may restore
 handlers: if the last controller ends in another thread, they are restored when the main thread next calls `close`, or
 at the next signal. A handler that the program installs later stays; it may call the shared handler as if the signal had
-called it. One request to stop may send several signals: `timeout` and terminals signal a process and its group.
+called it. One request to stop may send several signals: the command `timeout`, for example, sends a signal to
+a process and to its group.
 
 A signal handler runs in the main thread between any two instructions, even while that thread holds a lock. So the
 handler takes no lock: it puts the signal's number into a `SimpleQueue`, which is reentrant, and the waiting thread does
@@ -116,7 +117,7 @@ class _ProcessSignals:
         if not self._installed:
             self._installed, self._first_at = True, None
             for number in SIGNALS:
-                if not self._is_ours(number):  # the program may have restored our handler as its previous handler
+                if not self._is_ours(number):  # the program may have saved our handler and set it again
                     self.previous[number] = signal.getsignal(number)
                     signal.signal(number, self.handle)
 
@@ -162,11 +163,11 @@ class _ProcessSignals:
     def _pass_on(self, number: int, frame: FrameType | None) -> None:
         self.restore()
         previous = self.previous.get(number)
-        if self._is_ours(number):  # the program has restored this handler as its own previous handler
+        if self._is_ours(number):  # the program has saved this handler and set it again
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         elif previous in (signal.SIG_DFL, None):
-            # A handler of the program may have called this one, to get the previous behaviour.
+            # Run the default action, but keep a handler of the program, which may have called this one.
             theirs = signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
             signal.signal(number, theirs)  # reached if the default action did not end the process
