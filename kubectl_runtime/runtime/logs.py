@@ -16,7 +16,8 @@ handler; add one to each handler of your own. Nothing is installed at import.
     controller, kind, namespace, object_name, reconcile_id, reason, ref
     trace_id, span_id                   of traced runs (see `Tracing`)
 
-A record's `name` is the logger's name, so the object's name is `object_name`. In JSON these are `logger` and `name`.
+In a record, `name` is the logger's name, and `object_name` is the object's name. In JSON, `logger` is the logger's
+name, and `name` is the object's name.
 """
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ begin                 the first line of a file: `format`, `controller`, `session
 watch                 another watch: `w` is its name, `place` has the same members as an entry of `watches`
 held                  an object that was stored when the file began: `w` is the watch, `key` its key, `o` the object
 ready                 the watch `w` had a complete list
-apply, delete         an object appeared, changed or was deleted; `o` is the object, or `line` the watch line with it
+apply, delete         an object appeared, changed or was deleted: `o` is the object, or `line` is its watch line
 trigger               `refs` to reconcile: [namespace, name, reason] each
 run                   a run began: `id`, `ns`, `name`, `reason`, and `failures`, the number of failures before it
 call                  an answer inside the run `id`: method `m`, `path`, `query`, body `b`, status `s`, answer `a`

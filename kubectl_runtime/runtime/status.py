@@ -92,7 +92,7 @@ def report(api: Api[Any], obj: Any, /, *conditions: Condition, field_manager: st
 
     Fields are named as in the class or as in the API (`observed_generation=3`, `observedGeneration=3`); None removes a
     field. Other status fields that `field_manager` has applied stay. Without `field_manager`, a run uses the
-    controller's name, and other code the client's field manager. When a condition's status changes, its
+    controller's name, and other code uses the client's field manager. When a condition's status changes, its
     lastTransitionTime becomes the clock's time; the time in `conditions` is ignored. The list of conditions must be
     keyed by type: `Annotated[list[Condition], MapKeys("type")]` in a class of your own. For a kind without a status
     subresource, the whole object is applied, with all fields that the manager owns.

@@ -175,7 +175,7 @@ def await_condition(api: Api[K], name: Named, condition: Condition, *, timeout: 
     """
     check_api(api, "await_condition")
     name = object_name(api.place, name)
-    operation = build.get(api.place, name).operation.replace("get", "await", 1)  # with the argument checks of a get
+    operation = build.get(api.place, name).operation.replace("get", "await", 1)  # checks the arguments, too
     if not callable(condition):
         raise RequestError(f"{operation}: {condition!r} is not a condition: pass a function from an object to a bool")
     check_callback(f"{operation}: the condition", condition, "obj")
@@ -311,13 +311,13 @@ class DeadlineExceeded(KubeError, TimeoutError):
 
 @contextmanager
 def deadline(timeout: Duration) -> Iterator[None]:
-    """Limit the block to `timeout` (seconds or a `timedelta`): all library calls in it end by then.
+    """Limit the `with` block to `timeout` (seconds or a `timedelta`): library calls in the block end in time.
 
     When the time is up, calls with their retries, watches, logs, sessions, waits and the iteration over changes end,
     whatever their own limits. The block then raises DeadlineExceeded at its end, even if the block's own code caused
     the delay. Code outside the library is not interrupted. The deadline applies to the thread that enters the block;
-    controllers and stores that are started inside continue. Blocks may be nested: the shorter time counts, and each
-    block raises for its own time. Raises RequestError for a time that is not above 0.
+    controllers and stores that are started inside continue. Blocks may be nested: the shorter time counts, and a
+    block raises DeadlineExceeded only if its own time was up. Raises RequestError for a time that is not above 0.
 
     >>> with deadline(300):
     ...     names = [one.name for one in Api.namespaced(client, ConfigMap, "default").list_all()]
