@@ -409,8 +409,8 @@ class Running(Lifecycle, Generic[K]):
 
     def _check_here(self) -> None:
         if self._is_elsewhere:
-            raise ControllerError(f"controller {self.name} runs in the process that this one was forked from, and "
-                                  "not here: start another one in this process")
+            raise ControllerError(f"controller {self.name} runs in the parent process, not in this forked child "
+                                  "process: start another controller here")
 
     def _worker_failed(self, error: BaseException) -> None:
         """Handle an exception outside of user code in a worker: a bug, or an exception that another thread set."""
