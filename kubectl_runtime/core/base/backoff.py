@@ -57,7 +57,8 @@ class Backoff:
                                f"first delay {self.initial}, maximum {self.maximum}, factor {self.factor}, "
                                f"jitter {self.jitter}")
         if not (self.spread >= 0 and self.attempts >= 1):
-            raise RequestError(f"a backoff needs spread >= 0 and attempts >= 1, not {self.spread} and {self.attempts}")
+            raise RequestError(f"a backoff needs spread >= 0 and attempts >= 1, not spread {self.spread} and attempts "
+                               f"{self.attempts}")
 
     def next(self, failures: int, rng: Chance = random) -> float | None:
         """Seconds until the next attempt after the `failures`-th failure in a row (1 is the first); None if there is

@@ -129,7 +129,7 @@ class ConfigError(KubeError):
 
 
 class AuthError(KubeError):
-    """Credentials could not be obtained: an exec plugin failed, a token file cannot be read.
+    """Credentials could not be obtained, for example because an exec plugin failed or a token file cannot be read.
 
     >>> issubclass(AuthError, KubeError)
     True

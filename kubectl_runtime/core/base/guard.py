@@ -16,7 +16,7 @@ to the caller. Making an exception's text runs user code too, so the library cal
     succeeds earlier                              nothing: code that fails for one object only may work for the next
 
   A place is the class of the exception and the line that raised it.
-- `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, its line is lost, and the
+- `guarded_logger` is a logger that never raises. Log handlers are user code: if one raises, it loses that line, and the
   error goes to stderr, as in `logging`. The error does not reach the caller, which may be a watch, or a call whose
   write was carried out.
 - `Home.check` ends a forked child process if user code forked and then returned in the child.
@@ -74,7 +74,7 @@ class GuardedLogger(logging.LoggerAdapter[logging.Logger]):
     """Logs through the wrapped logger. Safe to use from any thread."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message, if the level is enabled. If a handler raises, only its line is lost."""
+        """Log a message, if the level is enabled. If a handler raises, only this message is lost."""
         try:
             if not self.logger.isEnabledFor(level):
                 return
@@ -112,7 +112,7 @@ def written_by(write: Callable[[Line], None] | None) -> Iterator[None]:
 
 
 def guarded_logger(name: str) -> GuardedLogger:
-    """The logger called `name`. It never raises: if a handler raises, only its line is lost."""
+    """The logger called `name`. It never raises: if a handler raises, only the message that it handles is lost."""
     return GuardedLogger(logging.getLogger(name))
 
 

@@ -84,8 +84,8 @@ class Observer:
 
     def watch_failed(self, watch: str, error: BaseException, failures: int, delay: float) -> None:
         """An attempt of a watch failed. While the server cannot be reached, one watch retries on behalf of all the
-        client's watches, and only the failures of this one are reported. `failures` counts consecutive failures; the
-        next attempt follows after `delay` seconds."""
+        client's watches, and only the failures of that watch are reported. `failures` counts consecutive failures;
+        the next attempt follows after `delay` seconds."""
 
     def list_completed(self, watch: str, objects: int, relists: int, seconds: float) -> None:
         """A list is complete and stored. Listing took `seconds`; this watch has completed `relists` earlier lists."""
@@ -122,9 +122,9 @@ class Observer:
     # Reads
 
     def read_changed(self, controller: str, resource: str, key: Key, what: str, readers: int) -> None:
-        """An object that runs have read with `ctx.read` or `ctx.read_all` changed. `resource` (such as `secrets`) and
-        `key` identify the object. `what` is `changed`, `appeared` or `went` (the object was deleted, or no longer
-        matches the selection). The change triggers runs of `readers` objects."""
+        """An object has changed that the reconciler read with `ctx.read` or `ctx.read_all`. `resource` (such as
+        `secrets`) and `key` identify the changed object. `what` is `changed`, `appeared` or `went` (the object was
+        deleted, or no longer matches the selection). The change triggers runs for `readers` reconciled objects."""
 
     # Runs
 

@@ -35,7 +35,7 @@ def seconds(duration: Duration) -> float:
     refused, though Python would convert them."""
     if isinstance(duration, timedelta):
         return duration.total_seconds()
-    given: Any = duration  # callers may not check their types
+    given: Any = duration  # at run time a caller can pass any value
     if isinstance(given, bool) or not isinstance(given, float | int | Real):  # Real is for numpy's numbers
         raise RequestError(f"a duration must be seconds or a timedelta, not {duration!r}")
     try:
@@ -45,7 +45,8 @@ def seconds(duration: Duration) -> float:
 
 
 def duration_of(what: str, duration: Duration) -> float:
-    """The argument called `what` in seconds. Raises RequestError when it is negative, or is not a duration."""
+    """Return `duration` in seconds. Raises RequestError, which begins with `what`, for a negative duration and for
+    anything but a duration."""
     length = _length(what, duration)
     if not length >= 0:
         raise RequestError(f"{what} must be at least 0 seconds, not {duration}")
@@ -172,7 +173,8 @@ _registered: list[bool] = []
 def renewed_in_children(holder: Renewed) -> None:
     """Call `holder.renew()` in the child of each fork, as long as the holder exists."""
     _held.add(holder)
-    if not _registered:  # a second registration does no harm
+    # No lock is needed: if two threads register at once, each fork renews the locks twice, which does no harm.
+    if not _registered:
         _registered.append(True)
         if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
             os.register_at_fork(after_in_child=_renew_all)
