@@ -14,12 +14,12 @@ a value is expected count as absent.
 
 `head_of` cuts off the rest of the object, since msgspec needs as much time to skip it as to decode the head. In an
 object of a built-in kind the API server writes managedFields as the last key of the metadata, then spec and status. The
-cut begins at managedFields if their list ends the metadata and another key follows. This is certain if the list has no
-`[` before its first `]`, and this `]` is followed by `},"` and a letter. The bracket then ends the list: inside a
-string, the quote after the bracket would end the string, and no letter could follow. The decoder checks the closing
-braces that are appended, and fails if they are wrong. The part after the cut is not checked until it is read: broken
-JSON in a spec is an error for the spec's reader. Custom resources have sorted metadata, with more keys behind
-managedFields, so all of their bytes are decoded.
+cut begins at managedFields if their list ends the metadata and another key follows. To find this out without decoding,
+`head_of` looks at the first `]` of the list: no `[` may stand before it, and `},"` and a letter must follow it. Such a
+bracket ends the list for certain: inside a string, the quote after the bracket would end the string, and no letter
+could follow. The decoder checks the closing braces that are appended, and fails if they are wrong. The part after the
+cut is not checked until it is read: broken JSON in a spec is an error for the spec's reader. Custom resources have
+sorted metadata, with more keys behind managedFields, so all of their bytes are decoded.
 
 `share` makes heads share equal parts: the Pods of a ReplicaSet have the same owner and labels. `share` takes about a µs
 and saves about 0.7 KB per Pod. It remembers only recent parts (`REMEMBERED`), which is enough because a list is sorted
@@ -29,10 +29,10 @@ Encoding raises RequestError with the path for values that JSON cannot carry or 
 infinities (null), bytes (base64), times without a time zone, spans of time (`PT5S`). If a field's type is declared, the
 type decides the JSON form.
 
-`same_content` compares two records of one object and version, for cases where an equal version proves nothing. It first
-compares the bytes from `"metadata"` on, since a list's items lack kind and apiVersion and a watch line has an envelope.
-If these bytes differ, or other keys come before the metadata, it compares the decoded objects, without kind and
-apiVersion. Views are compared as JSON.
+`same_content` compares two records of one object with equal resourceVersions, for cases where equal versions do not
+prove equal content. It first compares the bytes from `"metadata"` on, since a list's items lack kind and apiVersion and
+a watch line has an envelope. If these bytes differ, or other keys come before the metadata, it compares the decoded
+objects, without kind and apiVersion. Views are compared as JSON.
 
 Python's ``==`` is wrong for JSON (1 == True). Copies and equality use the encoded text: encoding and decoding by
 msgspec is several times faster than a walk in Python.
@@ -132,7 +132,7 @@ class _Page(msgspec.Struct, gc=False):
 
 _object = decoder_of(_Object)
 _event = decoder_of(_Event)
-_error_event = decoder_of(_ErrorEvent, strict=False)  # a code may be text, as in other answers
+_error_event = decoder_of(_ErrorEvent, strict=False)  # servers may send a Status's `code` as text
 _page = decoder_of(_Page)
 
 
@@ -393,7 +393,7 @@ def new_object(resource: ApiResource, views: Mapping[str, Any], codecs: Mapping[
 
 def written_back(record: Record, codecs: Mapping[str, ViewCodec], views: Mapping[str, Any],
                  plain: dict[str, Any] | None, kept: Mapping[str, Kept]) -> dict[str, Any]:
-    """The received object with the changes in a reader's typed views and plain form. Raises WriteBackError.
+    """The received object with the changes that were made in `views` and `plain`. Raises WriteBackError.
 
     `kept` holds, for each decoded view, the items that its lists had when the view was decoded.
     """
@@ -443,7 +443,7 @@ def json_copy(value: T) -> T:
 
 
 def same_json(first: Any, second: Any) -> bool:
-    """Whether two values are the same JSON, ignoring the order of keys: 1 is neither true nor 1.0."""
+    """Whether two values are the same JSON, ignoring the order of keys. 1 differs from true and from 1.0."""
     if first != second:
         return False
     return _encode(first) == _encode(second) or _encode_sorted(first) == _encode_sorted(second)

@@ -95,7 +95,7 @@ def head(raw: bytes, *, enveloped: bool) -> Head:
 
 
 def split_page(page: bytes) -> tuple[bytes, list[bytes]] | None:
-    """Split a list page into its envelope without items and the bytes of each item, by counting brackets.
+    """Split a list page, by counting brackets. Returns the page without its items, and the bytes of each item.
 
     None when there is no `items` list or the list does not end.
     """

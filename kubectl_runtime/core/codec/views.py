@@ -3,8 +3,8 @@
 `ViewCodec` decodes a top-level key of an object to the type that a resource class declares for it. If the key is absent
 or null, the value is the class's default. Without a default, the value is None if the type allows None, otherwise an
 empty map, list or record. If the type allows none of these, DecodeError is raised. An empty value may be filled: the
-next `replace` sends its new content. Nulls deeper down, where the type does not allow None, count as absent. A number
-where a quantity is declared as text is read as text.
+next `replace` sends its new content. Nulls deeper down, where the type does not allow None, count as absent. If a
+quantity is declared as text, a number is converted to text.
 
 `Record` is an object as a store holds it: the bytes as received plus a decoded head. Records and heads are immutable,
 shared by all readers, and safe to use from any thread. The garbage collector does not track them (`gc=False`): with
@@ -346,6 +346,6 @@ def _empty_value(hint: Any) -> Any:
 
 
 def is_in_shard(shard: ShardSelector | None, record: Record) -> bool:
-    """Whether an object is in the ranges of `shard`; True if `shard` is None. Also True if `shard` selects by uid but
-    the uid could not be read, because the server, which knows the uid, has sent the object."""
+    """Whether an object is in the ranges of `shard`; True if `shard` is None. Also True if `shard` selects by uid and
+    the uid cannot be read: the server, which knows the uid, has sent the object."""
     return shard is None or (not record.uid and shard.by == "uid") or shard.matches(record.uid, record.head.namespace)
