@@ -283,8 +283,9 @@ class ObjectRef(msgspec.Struct, frozen=True, gc=False, eq=False):
         return hash((self.name, self.namespace or None, self.resource.kind))
 
     def canonical(self, resource: ApiResource) -> ObjectRef:
-        """The same object as a ref of `resource`, which must have the same group and kind. The namespace is dropped
-        when the kind is cluster-scoped, because an owner reference does not say which scope its owner has."""
+        """The same object as a ref of `resource`, which must have the same group and kind. If the kind is
+        cluster-scoped, the namespace is dropped: a ref made from an owner reference may have the child's namespace,
+        because an owner reference does not say whether its owner is cluster-scoped."""
         namespace = self.namespace if resource.scope is Scope.NAMESPACED else None
         if self.resource is resource and self.namespace == namespace:
             return self

@@ -116,7 +116,7 @@ def problem_of(failure: Exception, *, enveloped: bool = False, at: str = "$") ->
     path = found[1] if found else "$"
     if found:
         message = message[: found.start()]
-    if found and (inner := re.search(_PATH, message)):  # the failure of a value with its own decoder
+    if found and (inner := re.search(_PATH, message)):  # the value's own decoder named a path inside the value
         path, message = path + inner[1][1:], message[: inner.start()]
     if enveloped:
         path = path.replace("$.object", "$", 1)

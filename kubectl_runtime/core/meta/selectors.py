@@ -411,7 +411,7 @@ class ShardSelector(msgspec.Struct, frozen=True):
         RequestError if there is no such shard."""
         if type(number) is not int or type(parts) is not int or not 0 <= number < parts:
             raise RequestError(f"there is no part {number!r} of {parts!r}: parts are counted from 0")
-        # The first value whose part, `value * parts >> 64`, is `number`: rounded up.
+        # A hash is in part `hash * parts >> 64`. Rounding up gives the first hash of this part, and of the next part.
         first, end = -(-number * HASHES // parts), -(-(number + 1) * HASHES // parts)
         return cls(by, ((first, end),))
 
@@ -453,7 +453,7 @@ def _joined(ranges: object) -> tuple[tuple[int, int], ...]:
     """The ranges in order, with adjacent ranges joined."""
     joined: list[tuple[int, int]] = []
     try:
-        pairs = sorted((first, end) for first, end in ranges)  # type: ignore[attr-defined] # callers may not check
+        pairs = sorted((first, end) for first, end in ranges)  # type: ignore[attr-defined] # may be any value
     except (TypeError, ValueError):
         raise RequestError(f"the ranges of a ShardSelector must be pairs of numbers, not {ranges!r}") from None
     for first, end in pairs:
