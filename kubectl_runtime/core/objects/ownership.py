@@ -22,7 +22,7 @@ class Owner(Protocol):
 
     @property
     def namespace(self) -> str | None:
-        """The owner's namespace; None if it is cluster-scoped."""
+        """The owner's namespace; None if the owner is cluster-scoped."""
 
     @property
     def uid(self) -> str:
@@ -124,7 +124,7 @@ def child_name(owner: Owner, suffix: str) -> str:
     if not owner.name:
         raise RequestError(f"{owner.ref} has no name yet: the names of its children begin with its name")
     if not suffix:
-        raise RequestError(f"the name of a child of {owner.ref} needs a suffix: its kind, or its purpose")
+        raise RequestError(f"child_name: the suffix is empty: give the kind or the purpose of the child of {owner.ref}")
     whole = f"{owner.name}-{suffix}"
     if len(whole) <= LONGEST:
         return whole

@@ -1,12 +1,18 @@
 """Partial objects, invalid objects, and classes of kinds that are known only at run time.
 
-    class PodView(PartialView, frozen=True):        FieldsForm(resource, PodView) decodes watch lines and pages into
-        spec: PodSpecView | None = None             records whose `view` is a PodView; the bytes are dropped
+    # The fields of a Pod to keep. FieldsForm(resource, PodView) decodes watch lines and pages into records whose
+    # `view` is a PodView, and drops the bytes.
+    class PodView(PartialView, frozen=True):
+        spec: PodSpecView | None = None
 
-    PartialObjectMeta.of(resource)                  the class of metadata-only objects of a kind
+    # The class of metadata-only objects of a kind.
+    PartialObjectMeta.of(resource)
 
-    Object[WorkloadSpec, WorkloadStatus].of(resource)      spec and status typed, the rest as plain values
-    class Workload(Resource):                              any other fields: a class without a kind of its own
+    # A class with a typed spec and status; other top-level keys are plain values.
+    Object[WorkloadSpec, WorkloadStatus].of(resource)
+
+    # A class that types any top-level keys. It has no kind of its own; `of` binds it to a kind.
+    class Workload(Resource):
         spec: WorkloadSpec
     Workload.of(resource)
 

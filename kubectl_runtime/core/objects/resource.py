@@ -159,8 +159,8 @@ class Identity:
 
     @property
     def labels(self) -> MutableMapping[str, str]:
-        """The object's labels; empty when it has none. `obj.labels["tier"] = "web"` changes this reader's
-        `metadata.labels`, which `replace` sends; the store never sees the change."""
+        """The object's labels; empty when it has none. `obj.labels["tier"] = "web"` changes
+        `metadata.labels` of this copy of the object, which `replace` sends; the store never sees the change."""
         head = self._head()
         found = head._labels if isinstance(head, Head) else head.labels
         return EditableMap(found or _NO_MAP, self, "labels")
@@ -460,7 +460,9 @@ class Resource(Identity, Declaring):
     def _content(self) -> dict[str, Any]:
         """The object as plain JSON values, decoded once for this reader."""
         if self._plain is None:
-            if self._record is None:  # from then on, changes in views are merged into these bytes
+            if self._record is None:
+                # An object that this program created has no received bytes, so it is encoded now. Later changes in its
+                # views and in its plain form are merged into the encoded bytes.
                 self._record = Record(_MadeHere(), self.api_resource, self.to_bytes())
             record = self._record
             self._plain = identified(plain_object(record.raw, record.enveloped, record.ref), record.resource)
@@ -500,7 +502,7 @@ class Resource(Identity, Declaring):
         whole = written_back(self._record, codecs, self._views, self._plain, self._kept or {})
         if defaults or type(self._record.head) is not _MadeHere or self._plain is None:
             return whole
-        # The changes of the two forms can be merged: otherwise `written_back` would have raised.
+        # The changes in the plain form fit the changes in the views: otherwise `written_back` would have raised.
         said = plain_object(self._record.raw, False, self.ref)
         sparse: dict[str, Any] = merge(new_object(self.api_resource, self._views, codecs, defaults=False),
                                        said, self._plain)
