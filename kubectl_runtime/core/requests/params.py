@@ -629,8 +629,9 @@ def apply_body(body: Any, resource: ApiResource, name: str | None, namespace: st
     """An object for server-side apply: with apiVersion and kind, and without the fields that the server sets. By
     default `name` is the name in the body.
 
-    managedFields must not be sent. A received object's uid and resourceVersion are removed: with them the server would
-    refuse the apply if the object has changed, although an apply sets its fields whatever the version.
+    managedFields must not be sent. The uid and resourceVersion of a received object are removed too, because an apply
+    should set its fields in any version of the object. If the body contained the resourceVersion, the server would
+    refuse the apply after a change of the object.
     """
     content = object_body(body, resource, defaults=defaults)
     held = content.get("metadata") or {}

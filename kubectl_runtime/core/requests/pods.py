@@ -75,8 +75,8 @@ class LogParams(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttachParams(msgspec.Struct, frozen=True, kw_only=True):
-    """The streams of a container's process to attach to. A terminal (`tty`) has no separate stderr: it writes both to
-    stdout.
+    """The streams of a container's process to attach to. A terminal (`tty`) has no separate stderr: what
+    the process writes to stderr arrives as stdout.
 
     By default stderr is attached, except with a terminal. Raises RequestError if no stream is attached, and for a
     terminal with stderr.
@@ -94,7 +94,8 @@ class AttachParams(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_flags(self, "stdin", "stdout", "tty", *(("stderr",) if self.stderr is not None else ()))
         if self.tty and self.stderr:
-            raise RequestError("tty=True and stderr=True: a terminal writes both to stdout, so stderr must be off")
+            raise RequestError("tty=True and stderr=True: a terminal sends stderr as part of stdout, so stderr must be "
+                               "off")
         force_setattr(self, "stderr", not self.tty if self.stderr is None else self.stderr)
         if not (self.stdin or self.stdout or self.stderr):
             raise RequestError("neither stdin, stdout nor stderr is requested: nothing would be attached")

@@ -419,12 +419,12 @@ def apply(place: Place, body: Any, params: PatchParams, *, subresource: str | No
     if not params.field_manager:
         raise RequestError(f"{place.words('apply', name, subresource)}: server-side apply needs a field_manager, the "
                            "name under which the applied fields are owned: field_manager='my-program', here or for all "
-                           "writes of the Client; a controller's runs use its name")
+                           "writes of the Client; a controller's runs use the controller's name")
     named = None if name is None else object_name(place, name)
     if subresource in (None, "status") or kind is not None:
         content = bodies.apply_body(body, kind or place.resource, named, place.namespace, defaults=defaults)
     else:
-        content = bodies.plain_body(body, defaults=defaults)  # not an object of the place's kind
+        content = bodies.plain_body(body, defaults=defaults)  # the body is not an object of the place's kind
     if only is not None:
         content["metadata"] = {**content["metadata"], **only}
     if named is None:

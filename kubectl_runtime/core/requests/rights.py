@@ -55,7 +55,7 @@ listeners: list[Callable[[Right], object]] = []
 
 
 def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
-    """Report to `listeners` permissions that the current call may need later. Does not block or call the server."""
+    """Notify `listeners` of permissions that the current call may need later. Does not block or call the server."""
     for listen in tuple(listeners):
         name = f"{place.resource.plural}/{subresource}" if subresource else place.resource.plural
         for verb in verbs:
@@ -75,9 +75,9 @@ def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
 
 def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:
     """The rules of roles that grant these permissions: namespace -> rules; None -> the ClusterRole's rules. The
-    rules are sorted. A resource has one rule for all of its objects; its named objects with the same verbs share a
-    rule. A Role leaves out permissions that the ClusterRole
-    grants, and a rule for named objects leaves out permissions for all objects."""
+    rules are sorted. The permissions for all objects of a resource form one rule, and named objects of a resource share
+    a rule if the verbs are the same. A Role leaves out permissions that the ClusterRole grants, and a rule for named
+    objects leaves out permissions for all objects."""
     found = set(rights)
     left = [right for right in found if not any(wider in found for wider in _wider(right))]
     return {namespace: _rules([right for right in left if right.namespace == namespace])
