@@ -124,11 +124,11 @@ def drain(client: Client, node: str, *, timeout: Duration | None, ignore_daemons
     """Cordon `node`, evict its Pods, and block until they are gone. Returns the outcome of each Pod.
 
     `timeout`: the longest time (None: unlimited). As for `kubectl drain`, some Pods are refused unless you allow it:
-    Pods of a DaemonSet (`ignore_daemonsets` leaves them in place), with emptyDir volumes (`delete_emptydir_data`), and
-    without a controller (`force`). `grace_period_seconds` replaces the Pods' own grace periods. `pod_selector` limits
-    the drain to the Pods that it selects. Raises DrainError, with a report, when a Pod is refused, when an eviction
-    fails, when the time is up, and when `stop` is set; ApiError for a Node that does not exist; RequestError, before
-    anything is sent, for a timeout that is not above 0. Thread-safe.
+    Pods of a DaemonSet (`ignore_daemonsets` leaves them in place), Pods with emptyDir volumes
+    (`delete_emptydir_data`), and Pods without a controller (`force`). `grace_period_seconds` replaces the Pods' own
+    grace periods. `pod_selector` limits the drain to the Pods that it selects. Raises DrainError, with a report, when a
+    Pod is refused, when an eviction fails, when the time is up, and when `stop` is set; ApiError for a Node that does
+    not exist; RequestError, before anything is sent, for a timeout that is not above 0. Thread-safe.
 
     >>> _ = Api.all(client, Node).create(Node(name="node-1"))
     >>> drain(client, "node-1", timeout=10).pods

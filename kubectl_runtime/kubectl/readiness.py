@@ -199,7 +199,7 @@ class Wait:
     why: str = "it was not read yet"
     seen: Any = None
     took_time: bool = False
-    """Whether something was missing at any check so far."""
+    """Whether any check so far found that the object had not reached its goal yet."""
 
     def is_over(self, obj: Any) -> bool:
         """Whether the wait is over, because `obj` lacks nothing. Raises NeverReady if `obj` can never become ready, or
