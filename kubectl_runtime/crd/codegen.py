@@ -378,8 +378,8 @@ def _words(key: str) -> list[str]:
 def _attribute(key: str) -> str:
     """The attribute name for a key, with an underscore at its end if it would shadow another name.
 
-    A key with underscores also gets an underscore at its end. The attribute ``a_b`` would stand for the key ``aB``, but
-    for ``a_b_`` `_field` writes out the key ``a_b``.
+    The attribute of a key with underscores also gets an underscore at its end. An attribute ``a_b`` would be written as
+    the key ``aB``; an attribute ``a_b_`` declares its key ``a_b`` explicitly (`_field`).
     """
     name = "_".join(_words(key)) or "field"
     if name[0].isdigit():

@@ -205,9 +205,10 @@ class CrdOptions(msgspec.Struct, frozen=True):
 
     `deprecated` is True, or the warning that clients receive. `annotations` and `labels` are set on the definition and
     on objects that `new` makes. `doc` replaces the docstring as the description. `schema` is a handwritten
-    openAPIV3Schema that replaces the derived schema; it must contain the rules, too.
+    openAPIV3Schema that replaces the derived schema. It cannot be combined with `rules`: write the validation rules
+    into the schema.
 
-    Two keywords apply to fields that are parts of the API's own kinds, such as a `PodTemplateSpec`. `describe_parts`
+    Two keywords apply to fields whose types are parts of built-in kinds, such as `PodTemplateSpec`. `describe_parts`
     adds upstream's descriptions (250 KB for a Pod template). Without `embedded_metadata` the schema does not describe
     the metadata of templates, and the server drops their labels and annotations.
     """

@@ -219,7 +219,7 @@ class _Structure:
                 shared = {part: value for part, value in child.items() if part != "default"}
                 if key != field and properties.setdefault(key, shared) != shared:
                     raise TypeError(f"{where}: {key} is declared differently by {name} and another member of the "
-                                    "union, which a structural schema cannot express: rename one of them")
+                                    "union, which a structural schema cannot express: rename one of the two fields")
             required = [key for key in member.get("required", ()) if key != field]
             branches.append({"properties": {field: {"enum": tags}}, "required": [field, *required]})
         return {"type": "object", "properties": properties, "required": [field], "oneOf": branches}

@@ -22,8 +22,10 @@
 A field without a default is required. Any other type raises TypeError, which names class and field.
 
 The schema of a union of tagged Structs has no defaults for their fields, because the server would fill one member's
-defaults into objects of other members. These defaults apply only when an object is read. The schema of a Condition
-requires only `type` and `status`, because an apply omits empty values.
+defaults into objects of other members. These defaults apply only when an object is read.
+
+The schema of a Condition requires only `type` and `status`. A server-side apply leaves out an empty reason or message,
+so the server must accept a condition without them.
 """
 from __future__ import annotations
 
@@ -166,7 +168,7 @@ def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
             shared = {name: value for name, value in node.items() if name != "default"}
             if properties.setdefault(key, shared) != shared:
                 raise TypeError(f"{where}: {key} is declared differently by {cls.__name__} and another member of the "
-                                "union, which a structural schema cannot express: rename one of them")
+                                "union, which a structural schema cannot express: rename one of the two fields")
         branches.append({"properties": {tag_field: {"enum": [cls.__struct_config__.tag]}},
                          "required": [tag_field, *schema.get("required", ())]})
     description = "\n\n".join(f"{tag}: {schema['description']}" for tag, (_, schema) in zip(tags, members, strict=True)
