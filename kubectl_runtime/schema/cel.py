@@ -97,8 +97,8 @@ def uses_old_self(expression: str) -> bool:
 
 
 def cel_type(declared: Type, messages: list[tuple[str, Message]]) -> Any:
-    """The engine's type for the type `declared`. If that is an object type, or a list or map of one, `messages` has
-    the object type and its name."""
+    """The engine's type for the type `declared`. If `declared` is an object type, or a list or map of objects,
+    `messages` must contain the object type, with its name."""
     cel = engine()[0]
     if isinstance(declared, ListOf):
         return cel.Type.List(cel_type(declared.element, messages))
@@ -367,7 +367,8 @@ def authorizer_types() -> dict[str, Any]:
 
 
 def authorizer_values(classes: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of the authorizer's variables for a request. The function in `deciding` answers the checks."""
+    """The values of the authorizer's variables for a request. Each check of the authorizer
+    calls the function in the context variable `deciding`."""
     resource = request.get("requestResource") or request.get("resource") or {}
     asked = {"group": resource.get("group", ""), "resource": resource.get("resource", ""),
              "subresource": request.get("requestSubResource") or request.get("subResource") or "",

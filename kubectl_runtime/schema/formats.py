@@ -140,7 +140,8 @@ def _uri(text: str) -> object:
 
 
 def _mac(text: str) -> bool:
-    """6, 8 or 20 bytes in hex: without separators, in pairs with ``:`` or ``-`` between, or in fours with dots."""
+    """6, 8 or 20 bytes in hex: without separators, in pairs of digits separated by ``:`` or ``-``, or in groups of four
+    digits separated by dots."""
     digits = re.sub("[:.-]", "", text)
     if not re.fullmatch(r"[0-9a-fA-F]{12}|[0-9a-fA-F]{16}|[0-9a-fA-F]{40}", digits):
         return False
@@ -220,7 +221,8 @@ def text_fits(text: str, name: str) -> bool:
 
 
 def number_fits(value: float, kind: str, name: str) -> bool:
-    """Whether a number is in the range of its type and format. For an integer without a known format that is int64."""
+    """Whether a number is in the range of its type and format. The range of an integer without a known format is that
+    of int64."""
     if kind != "integer":
         return name not in ("float", "float32") or _is_float32(value)
     if isinstance(value, float) and not value.is_integer():

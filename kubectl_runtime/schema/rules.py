@@ -1,9 +1,9 @@
 """The rules of a schema (`x-kubernetes-validations`): checks of the rules, and validation of values by the rules.
 
 A rule belongs to a schema and sees the value as `self` and, on updates, the old value as `oldSelf`. A rule that names
-`oldSelf` is a transition rule: it is skipped without an old value, unless it has `optionalOldSelf`. On an update
-other rules are not checked for a value that did not change (ratcheting). Items have an old value only in lists of type
-map. Texts and reasons follow apiextensions-apiserver.
+`oldSelf` is a transition rule: it is skipped without an old value, unless it has `optionalOldSelf`. A rule that is not
+a transition rule is skipped on an update if its value did not change (ratcheting). Items have an old value only in
+lists of type map. Texts and reasons follow apiextensions-apiserver.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ class Rules:
     need not be run one by one. None if there are no such rules, or if they cannot be combined. In the second case
     `optional` is set, and the rules are run one by one."""
     optional: bool
-    """If set, `all_hold` does not suffice for a value without an old value: a transition rule has `optionalOldSelf`, or
-    the other rules cannot be combined."""
+    """Whether a value without an old value needs more than `all_hold`: because a transition rule has `optionalOldSelf`,
+    or because the other rules cannot be combined."""
     convert: Callable[[Any], Any] | None
     kind: str
     properties: Mapping[str, Rules]
