@@ -2,8 +2,8 @@
 
 The rules are those of YAML 1.1: ``y``, ``n``, ``on`` and ``off`` are booleans, ``017`` is octal, and underscores in
 numbers are skipped. They differ from YAML 1.1 in three points: ``0o17`` is octal, too; ``1:30``, dates and ``=`` are
-text; and a value with an explicit standard tag must fit the tag. An integer beyond 64 bits is a floating-point number;
-a number too large for that is text.
+text; and a value with an explicit standard tag must fit the tag. An integer beyond 64 bits is a floating-point number.
+A number that is too large for a float is text.
 
 `YamlError` is an error in one document, `ManifestError` an error in a source of documents.
 """
@@ -65,7 +65,7 @@ def tagged(tag: str, text: str) -> bool | int | float | str | None:
     value = resolve(text)
     found = _TAGS[type(value)]
     if tag == _FLOAT and found == _INT:
-        return float(value)  # type: ignore[arg-type]  # an integer, by its tag
+        return float(value)  # type: ignore[arg-type]  # `found` says that it is an int
     if found != tag:
         raise ValueError(f"cannot decode {_short(found)} `{text}` as a {_short(tag)}")
     return value

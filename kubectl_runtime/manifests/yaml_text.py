@@ -22,7 +22,8 @@ from kubectl_runtime.manifests.scalars import TEXT, YamlError, key_text, resolve
 _PLAIN = "plain"  # an internal tag for scalars that have neither quotes nor a tag
 _MERGE = "tag:yaml.org,2002:merge"
 MANY_VALUES, TOO_MANY_VALUES = 400_000, 4_000_000
-# Aliases may make this share of the values: MOST_ALIASES up to MANY_VALUES values, FEWEST_ALIASES from TOO_MANY_VALUES.
+# The share of a document's values that may come from aliases: MOST_ALIASES if it has at most MANY_VALUES values,
+# FEWEST_ALIASES if it has at least TOO_MANY_VALUES.
 MOST_ALIASES, FEWEST_ALIASES = 0.99, 0.10
 MOST_LEVELS = 500
 """The maximum depth of nesting. Deeper documents overflow the stack of the process in older bindings of libyaml."""
