@@ -124,7 +124,7 @@ class Naming:
 
     def add(self, refs: Sequence[ObjectRef], owner: str, *, prune: bool) -> None:
         """Record that a call names these children of the owner with the uid `owner`. Raises RequestError if an earlier
-        call with `prune`, which must name all children, conflicts with this call."""
+        call had `prune`, and this call has `prune` too or names further children of the earlier call's owner."""
         if self._pruned and prune:
             raise RequestError("ensure(..., prune=True) was called twice in one run, but it deletes the children that "
                                "it does not name, so each call would delete the other's children. Name all children in "

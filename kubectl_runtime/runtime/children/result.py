@@ -147,7 +147,7 @@ class NotOurs(KubeError):
     """Some children's names are taken by objects that belong to another owner; these objects were not touched.
 
     `refused` lists these objects with their owners. `children` is the full result: the other children were processed as
-    usual. A retry succeeds only once the other object is gone. `ensure(..., adopt=True)` takes objects without a
+    usual. A retry succeeds only once these objects are gone. `ensure(..., adopt=True)` takes objects without a
     controller.
 
     >>> owner = Api.namespaced(client, Deployment, "default").get("web")
