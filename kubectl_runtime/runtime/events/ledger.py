@@ -24,7 +24,7 @@ however late it arrives. What happens to the observations of a request (*counted
     MISSING                       lost: the namespace is gone           a new Event for the uncounted observations
     REFUSED                       lost                                  lost, unless the request for a later observation
                                                                         covers them
-    LATER, UNKNOWN                sent again after a pause; after TRIES such answers handled like REFUSED
+    LATER, UNKNOWN                sent again after a pause; after TRIES such outcomes, handled like REFUSED
 
 `SpamFilter` limits the new Events of one object, as client-go does. Each object has a bucket of `burst` tokens; a new
 Event takes a token, and one token comes back every `refill` seconds. Full buckets are dropped. If there are more than
@@ -173,7 +173,7 @@ def cut(text: str, limit: int, mark: str = "") -> str:
 
 
 def short(text: str, otherwise: str) -> str:
-    """`text` (a reason, an action or an instance) cut to 128 bytes. If `text` is empty: the argument `otherwise`."""
+    """Cut `text` (a reason, an action or an instance) to 128 bytes. Returns `otherwise` if `text` is empty."""
     return cut(text, SHORT) or otherwise
 
 
