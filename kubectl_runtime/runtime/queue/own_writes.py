@@ -12,9 +12,9 @@ change an event reports: an own event does not bring the retry forward, but a fo
 counts as own if the object is not watched, if the store has only metadata or declared fields, or if another client made
 exactly the change that was sent.
 
-`OwnEvents`: the events of own writes, after successful runs, that a watch has not delivered yet. Such an event carries
-nothing new for its key, so the key may run after other keys. The key must still run, since the server may have changed
-the sent content. Events of *quiet* versions, which the library itself made for a run, request no run.
+`OwnEvents`: the events of own writes, after successful runs, that a watch has not delivered yet. Such an event seldom
+shows anything new for its key, so the key runs after other keys. But the key must run, since the server may have
+changed the sent content. Events of *quiet* versions, which the library itself made for a run, request no run.
 
 Pure; the owner serialises the calls.
 """
@@ -85,8 +85,8 @@ class RunWrites:
 
 
 def stood_there(before: Record, sent: bytes, answered: str = "") -> bool:
-    """Whether a write of `sent` (an object or a patch) changes nothing in `before`, or `sent` names the version
-    `answered` as its base. False if this is unknown."""
+    """True if a write of `sent` (an object or a patch) changes nothing in `before`, or if `sent` names the version
+    `answered` as its base. False otherwise, also if `before` or `sent` cannot be decoded."""
     try:
         found = _decode(before.raw)
         wanted = _decode(sent)

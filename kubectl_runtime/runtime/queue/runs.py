@@ -119,8 +119,8 @@ class FailureState(msgspec.Struct):
     """After a failure without a retry: the resourceVersions that need no new run; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     foreign: int = 0
-    """The number of consecutive failed runs, up to the last run, in which a write returned another client's version.
-    Once the number has reached `MOST_FOREIGN`, it stays until the failures end."""
+    """How many runs failed in a row, counted back from the last one, each with a write that returned another client's
+    version. A failed run without such a write resets the number to 0, unless the number has reached `MOST_FOREIGN`."""
     last_failure: object = None
     """The last failure as it was logged (`LastFailure`)."""
 
@@ -263,7 +263,7 @@ class Requeued(str):
 RETRIED = Requeued("tried again after a failure")
 
 
-@lru_cache(maxsize=512)  # most programs have a few delays; one text serves all keys
+@lru_cache(maxsize=512)  # most programs use few different delays, and each delay needs only one text
 def requeued_after(delay: float) -> Requeued:
     """The reason of a run that the previous run requested, to begin after `delay` seconds."""
     return Requeued(f"asked to run again after {delay:.4g} s")
@@ -287,8 +287,8 @@ class Outcome:
     own: dict[Version, None] | None = None
     """After a failure: the versions that the run made itself. None means every version that its writes returned."""
     waits_beyond: frozenset[str] = frozenset()
-    """After a failure without a delay: the resourceVersions of the object that need no new run. Without this set,
-    the events of the failed run's own writes would request its key again."""
+    """After a failure without a delay: the resourceVersions of the object that need no new run. The failed run's own
+    writes cause events; without this set, these events would lead to another attempt."""
     repeated: Repeated | None = None
     delays_requeue: bool = False
     """Whether the next run must wait, whatever requests it, because the key's runs trigger each other in a loop."""
@@ -432,8 +432,8 @@ class Run:
         return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is repeated else 0
 
     def begins_write(self, ref: ObjectRef | None) -> None:
-        """Record that this thread is about to write the object `ref` (None: a new object), with the object as stored
-        now. By the time the answer arrives, the watch may have replaced the stored object."""
+        """Record that this thread is about to write the object `ref` (None: a new object). Also records the
+        object's stored state, since the watch may have replaced this state by the time the answer arrives."""
         begun = (None, None) if ref is None else (ref.key, self.known(ref))
         self._own_writes().begun[threading.get_ident()] = begun
 
@@ -476,8 +476,10 @@ Execute = Callable[[Run], Outcome]
 
 
 def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
-    """All changes that led to `request`. If other requests were merged into `request`, these changes are `further`.
-    Otherwise this is the cause of `request`, or nothing if an earlier run made the request."""
+    """The changes that led to `request` (None for an unknown change); empty if only an earlier run led to it.
+
+    `further`: these changes, if other requests were merged into `request`; else None.
+    """
     if further is not None:
         return further
     return () if isinstance(request.reason, Requeued) else (request.cause,)

@@ -5,7 +5,7 @@ There is at most one entry per key, in one of four places:
     waiting   in the heap until `at`
     limited   due, but a retry that waits for the rate limit: oldest first
     ready     due, in the lane of its class, oldest due time first
-    held      due, but its key is running: set aside to block no other key; `release` puts the entry first in its lane
+    held      due, but its key is running, so it must not block other keys; `release` puts it first in its lane
 
     input            no entry      waiting                            limited                ready, held
     add(at)          -> waiting    earlier: moved, message replaced;  not a retry: -> ready  dropped: it runs now anyway
