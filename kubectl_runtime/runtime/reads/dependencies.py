@@ -365,7 +365,7 @@ class Dependencies:
         return len(self.nodes_of)
 
     def first(self, most: int) -> list[tuple[Key, tuple[Node, ...]]]:
-        """Up to `most` readers, each with the nodes that it has read."""
+        """Up to `most` readers, each with the `Node`s that it has read."""
         return [row for row, _ in zip(self.nodes_of.items(), range(most), strict=False)]
 
     @staticmethod

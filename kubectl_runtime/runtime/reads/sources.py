@@ -7,7 +7,7 @@
 
 Which watch serves a read:
 
-    the controller watches whole objects in that scope   this watch, whose store has the contents too
+    a watch of the controller stores the whole objects   this watch; the contents are read from its store
     the controller reads all namespaces                  a watch of metadata only, of the whole cluster
     the controller has fixed namespaces                  a watch of metadata only, of the namespace that is read
     the controller has a changing set of namespaces      a watch of metadata only, of the whole set; for a namespace
