@@ -29,9 +29,9 @@ entry shows the state before the write. The entry is then added to `unseen`, and
 delivered.
 
 Versions are compared as Kubernetes defines since 1.35: as decimal numbers, for one kind on one server. Versions of
-another form cannot be compared, so no entry is made that only a comparison could remove. The answer to a deletion has
-no version. If neither the store nor a write of this process knew the object, the deletion's entry is dropped as soon as
-the watch shows another uid under this name.
+another form cannot be compared, so an entry that only a comparison could remove is not made. The answer to a deletion
+has no version. If neither the store nor a write of this process knew the object, the deletion's entry is dropped as
+soon as the watch shows another uid under this name.
 
 An `Overlay` is not thread-safe: the store's lock guards it. It runs no user code.
 

@@ -269,7 +269,7 @@ class StoreWriter(Generic[K]):
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes
-        epoch, functions = indexes.epoch, indexes.functions  # `epoch` is read first; no lock: both are only replaced
+        epoch, functions = indexes.epoch, indexes.functions  # `epoch` is read first. No lock: neither changes in place
         present = {key: record for key, record in changes.items() if record is not None} if functions else {}
         return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
                        for name, function in functions.items()}
