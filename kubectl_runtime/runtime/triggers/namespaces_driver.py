@@ -115,7 +115,7 @@ Take = Callable[..., Taken]
 
 
 class Membership:
-    """The currently selected namespaces. `on_change` is called in the thread that has changed them."""
+    """The currently selected namespaces. `on_change` is called after a change, in the thread that has recorded it."""
 
     def __init__(self, api: SelectedNamespaces[Any], take: Callable[..., Taken],
                  on_change: Callable[[], None]) -> None:
@@ -530,7 +530,7 @@ class NamespacesDriver:
         if out:
             return Advance(out, 0.0, len(out))
         heard = min((share.watch.state.last_event or 0.0 for share in shares), default=self._heard)
-        if heard > self._heard:  # every namespace's watch has received something since the last such step
+        if heard > self._heard:  # every namespace's watch has received something since this branch last ran
             self._heard = heard
             return Advance([])
         return Advance([], SOON if self.threaded else min(waits, default=None))

@@ -215,8 +215,8 @@ class Watch(Generic[K]):
 
     @property
     def late(self) -> float:
-        """The seconds by which the step in progress exceeds the longest possible request or silence; else 0. An overdue
-        step means that the thread is stuck, most likely in a subscription."""
+        """The seconds by which the step in progress exceeds the longest possible request or silence; 0 if no step is
+        overdue. An overdue step means that the thread is stuck, most likely in a subscription."""
         since = self._step_since
         return 0.0 if since is None else max(0.0, self._clock.monotonic() - since - self._longest_step)
 
@@ -553,7 +553,7 @@ class SharedWatches:
                 self._held = [other for other in self._held if other is not held]
         if last:
             held.watch.stop.set(reason)
-            held.watch.stored.end(reason)  # the watch may never have been started
+            held.watch.stored.end(reason)  # a watch that was never started does not end its store itself
 
 
 class Share:

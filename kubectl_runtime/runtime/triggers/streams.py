@@ -16,8 +16,8 @@ logged and do not end the stage.
 twenty times a second, so that the stop token is noticed. An iterable cannot be polled: if the iterable blocks forever,
 its thread stays until the process ends. The process does not wait for the thread.
 
-`PredicateCache` applies a predicate to a plain stream, which does not contain previous states: the cache remembers the
-last state of each object, in the form in which stores keep it. The cache forgets deleted objects, objects missing from
+`PredicateCache` applies a predicate to a plain stream, which does not contain previous states. So the cache remembers
+the last state of each object, in the form in which stores keep it. It forgets deleted objects, objects missing from
 a complete list, and objects not seen for `ttl` seconds. Beyond `max_size` objects, it forgets the object that was not
 seen for the longest time. A forgotten object passes again.
 """
