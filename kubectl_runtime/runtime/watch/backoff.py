@@ -194,7 +194,7 @@ class ServerGate:
         return self._reachability.outage
 
     def pause(self, now: float) -> float:
-        """Seconds until the next call of `pause`. If the result is 0, the watch must send its request now."""
+        """Seconds after which to call `pause` again. If the result is 0, the watch must send its request now."""
         outage = self._reachability.outage
         if outage is None:
             self._let_go = self._waits

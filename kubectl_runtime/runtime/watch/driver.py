@@ -223,7 +223,7 @@ class WatchDriver:
 
     def _list(self, state: Listing) -> Advance:
         try:
-            # Later pages use the client's retries to save the list so far; a failed first page is reported at once.
+            # The client retries later pages, so that earlier pages are not lost. A failed first page is reported.
             retry = Retry.SAFE if state.token else Retry.NEVER
             meta, records = self._page(self._list_params(state), retry)
         except BaseException as error:  # noqa: BLE001 - the watch must go on and report the failure

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class Init(msgspec.Struct, frozen=True, gc=False):
     """A new list begins and replaces everything known.
 
-    If `suspect` is true, equal versions do not prove equal contents. Contents are then compared, and every object
-    counts as changed.
+    If `suspect` is true, equal versions do not prove equal contents. A reflector then compares contents
+    as well, and passes on an `Apply` for every listed object, even for an unchanged one.
 
     >>> Init().suspect
     False
