@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 EVENT = ApiResource("events.k8s.io", "v1", "Event", "events")
 TERMINATING = "NamespaceTerminating"
-"""The reason of the cause that the server names if an object is created in a terminating namespace."""
+"""The server refuses to create objects in a terminating namespace, with a StatusCause that has this reason."""
 _SERIES = pointer("series")
 _COUNT = pointer("series", "count")
 _LATER = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.UNAUTHORIZED, HTTPStatus.SERVICE_UNAVAILABLE))
@@ -155,7 +155,7 @@ def _answered(error: ApiError, patched: bool) -> Result:
         return Result.LATER
     if error.is_not_found:
         return Result.MISSING
-    if patched and error.is_invalid:  # its `test` failed
+    if patched and error.is_invalid:  # the patch's `test` operation failed
         return Result.CHANGED
     if error.is_already_exists:
         return Result.EXISTS
@@ -356,7 +356,7 @@ class Sender:
             with calls_obey(self._over):
                 request = request_for(series, self._reporter, dry_run=self._client.write_defaults.dry_run)
                 self._client.request(request, deadline=deadline)
-        except BaseException as error:  # noqa: BLE001 - layers of the client are user code, which ends no thread
+        except BaseException as error:  # noqa: BLE001 - client layers are user code, which must not end the thread
             pass_interrupt(error)
             return error
         return None
