@@ -315,7 +315,8 @@ SKIPPED = Outcome(result=RunResult.SKIPPED)
 
 MOST_FOREIGN = 3
 """After this many failures in a row whose writes seem to have met a foreign change, every returned version counts as an
-own change. An admission webhook that puts the time into each write looks the same and must not defeat the backoff."""
+own change. Otherwise an admission webhook that adds the time to each write could make every own change seem foreign,
+and so defeat the backoff."""
 
 NO_WRITES = RunWrites()
 """The writes of a run that has written nothing."""
@@ -585,7 +586,7 @@ class RunHistory:
 
 
 LEAST = 0.1
-"""If a key requests shorter delays in a row, its delay grows to this many seconds."""
+"""If a key requests shorter delays again and again, its delay grows to this many seconds."""
 
 CONFLICTS = 5
 """How many conflicts in a row are retried without counting as a failure."""

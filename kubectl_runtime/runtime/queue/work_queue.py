@@ -240,8 +240,8 @@ _FREED = 10
 """The most keys that are forgotten when a run begins, so that the cost for this run stays small."""
 
 _STRANGE: tuple[None] = (None,)
-"""The causes of an entry that a trigger joined before any run had written anything. None of the causes can then be an
-own write, so one unknown cause stands for all."""
+"""The causes of an entry that a trigger joined before any run had written anything. No own write can be among these
+causes, so one unknown cause stands for all of them."""
 
 
 class WorkQueue:
@@ -421,7 +421,7 @@ class WorkQueue:
         self._scheduler.remove(key)
         self._repeated.pop(key, None)
         self._requeue_delays.pop(key, None)
-        if self._rates is not None and (again := self._rates.next_at(key)):  # recreated objects count, too
+        if self._rates is not None and (again := self._rates.next_at(key)):  # a new object inherits the limit
             self._requeue_delays[key] = again
         self.on_forget(key)
         run = self._running.get(key)
