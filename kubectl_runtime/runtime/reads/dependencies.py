@@ -471,7 +471,7 @@ def _is_passed(found: Mapping[Key, Identity], shown: Shown, floor: str, progress
 
 
 def _is_stale(kept: Record, identity: Identity | None, record: Record | None) -> bool:
-    """Whether a content is older than the state `identity`. A read may be faster than the watch."""
+    """Whether `kept` is older than the state `identity`. It may be newer, since a read may be ahead of the watch."""
     if identity is None or record is None:
         return True
     one, other = number_of(kept.head.resource_version), number_of(identity[1])
