@@ -125,7 +125,7 @@ class Indexes:
             if not bucket:
                 try:
                     del self._keys[name][value]
-                except BaseException:  # noqa: BLE001 - as above; an empty set stays behind
+                except BaseException:  # noqa: BLE001 - as in `put`; the empty bucket is kept
                     continue
 
 

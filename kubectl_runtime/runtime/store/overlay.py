@@ -112,8 +112,8 @@ class Overlay:
     def __init__(self) -> None:
         self.entries: dict[Key, Own] = {}
         self.seen: dict[Key, Own] = {}
-        """The entries that change what readers see; reads consult only these entries. An object that neither its entry
-        nor the watch shows is not among them, so it costs reads nothing."""
+        """The entries that change what readers see; reads consult only these entries. If neither the entry nor the
+        watch shows an object, the entry is left out, since it changes nothing for readers."""
         self.count = 0
         """The number of reported writes. A list stores this number when it begins and passes it on when complete."""
         self.shown = ""
