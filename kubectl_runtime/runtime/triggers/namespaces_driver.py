@@ -83,7 +83,7 @@ SOON = 0.001
 """The wait, in seconds, after a check that found nothing new. It is short because the check itself has waited."""
 
 BACKLOG = 10_000
-"""If more events than this wait for the store, the threads that deliver events are slowed down."""
+"""If more events than this number wait for the store, the threads that deliver events are slowed down."""
 
 JOIN_SECONDS = 2.0
 """The longest wait for each thread on closing: a millisecond is enough unless user code blocks the thread."""
@@ -202,7 +202,7 @@ class _Everywhere(Api[Any]):
         super().__init__(api.client, api.kind, api.place, api.form)
         self.nudge = StopToken()
 
-    def open_watch(self, params: WatchParams, resource_version: str,  # type: ignore[override]  # for a driver alone
+    def open_watch(self, params: WatchParams, resource_version: str,  # type: ignore[override]  # only for a driver
                    stop: StopToken) -> Any:
         """Like `Api.open_watch`, for a watch driver."""
         return _Woken(self, partial(super().open_watch, params), resource_version, stop,
@@ -318,7 +318,7 @@ class NamespacesDriver:
         self._covered: frozenset[str] = frozenset()
         """The namespaces whose objects the store has."""
         self._delivered: frozenset[str] = frozenset()
-        """The namespaces with their own watches, as far as the last step has returned their lists."""
+        """In the mode `each`: the namespaces whose first lists the steps so far have returned."""
         self._on_left: tuple[Callable[[frozenset[str]], object], ...] = ()
         self._heard = 0.0
         """The oldest of the times at which the namespaces' watches last received an event."""

@@ -536,7 +536,7 @@ class SharedWatches:
     def _run(self, held: _Held) -> None:
         try:
             held.watch.run()
-        except BaseException as error:  # noqa: BLE001 - its users must learn that it ended
+        except BaseException as error:  # noqa: BLE001 - the watch's users must be notified that it ended
             with self.lock:
                 self._held = [other for other in self._held if other is not held]
                 users = [*held.users.values()]

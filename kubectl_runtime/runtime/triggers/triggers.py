@@ -311,7 +311,7 @@ CHUNK = 500
 
 
 BACKLOG = 10_000
-"""If more changes than this wait for one subscription, this is logged once."""
+"""If more changes than this number wait for one subscription, a warning is logged once."""
 
 LOOK_SECONDS = 0.1
 """Seconds between two checks of the stop token by a waiting thread."""
@@ -538,7 +538,7 @@ class Inbox:
             accepted = requests if self._are_own(requests) else self._own(requests)
             if accepted:
                 self._schedule(accepted)
-        except Exception as error:  # noqa: BLE001 - a defect: without a report the controller would do nothing
+        except Exception as error:  # noqa: BLE001 - a bug here: without a report, it would go unnoticed
             self._on_bug("the queue", error)
 
     def sink_of(self, origin: str) -> Sink:
