@@ -45,55 +45,55 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 def required(field: str, detail: str = "") -> Cause:
-    """The cause for a required field that is missing."""
+    """A `Cause` that reports a required field that is missing."""
     return Cause("FieldValueRequired", f"Required value: {detail}" if detail else "Required value", field)
 
 
 def invalid_value(field: str, value: Any, detail: str) -> Cause:
-    """The cause for a field with a value that is not allowed."""
+    """A `Cause` that reports a field whose value is not allowed."""
     text = f"Invalid value: {go_value(value)}"
     return Cause("FieldValueInvalid", f"{text}: {detail}" if detail else text, field)
 
 
 def immutable(field: str, value: Any) -> Cause:
-    """The cause for a change of a field that cannot be changed."""
+    """A `Cause` that reports a change of a field that cannot be changed."""
     return invalid_value(field, value, "field is immutable")
 
 
 def forbidden_field(field: str, detail: str) -> Cause:
-    """The cause for a field that must not be set, or must not be set in this way."""
+    """A `Cause` that reports a field that must not be set, or must not be set in this way."""
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
 
 
 def not_supported(field: str, value: Any, supported: Iterable[str]) -> Cause:
-    """The cause for a field with a value outside its enumeration."""
+    """A `Cause` that reports a field whose value is outside its enumeration."""
     known = ", ".join(json.dumps(choice) for choice in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {go_value(value)}: supported values: {known}", field)
 
 
 def duplicate(field: str, value: Any) -> Cause:
-    """The cause for a value that occurs twice."""
+    """A `Cause` that reports a value that occurs twice."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {go_value(value)}", field)
 
 
 def not_found_value(field: str, value: Any) -> Cause:
-    """The cause for a reference to something that does not exist."""
+    """A `Cause` that reports a reference to something that does not exist."""
     return Cause("FieldValueNotFound", f"Not found: {go_value(value)}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:
-    """The cause for a text that is too long."""
+    """A `Cause` that reports a text that is too long."""
     unit = "byte" if limit == 1 else "bytes"
     return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} {unit}", field)
 
 
 def too_many(field: str, count: int, limit: int) -> Cause:
-    """The cause for a list that is too long."""
+    """A `Cause` that reports a list that is too long."""
     return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} item{'s' * (limit != 1)}", field)
 
 
 def type_invalid(field: str, value: Any, detail: str) -> Cause:
-    """The cause for a value of the wrong type."""
+    """A `Cause` that reports a value of the wrong type."""
     return Cause("FieldValueTypeInvalid", f"Invalid value: {go_value(value)}: {detail}", field)
 
 
@@ -110,7 +110,7 @@ Node = Mapping[str, Any]
 
 
 def list_type_causes(value: Any, node: Node, path: str = "") -> Iterator[Cause]:
-    """The causes for duplicates in a value's lists of type set or map; each duplicate is reported once."""
+    """The `Cause`s that report duplicates in a value's lists of type set or map; each duplicate is reported once."""
     if isinstance(value, dict):
         properties, extra = node.get("properties") or {}, node.get("additionalProperties")
         for name, child in value.items():
@@ -295,7 +295,8 @@ def _object_causes(value: dict[str, Any], node: Node, old: Any, path: str) -> It
 
 
 def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
-    """The causes for anyOf, oneOf, allOf and not. If no branch fits, the nearest branch's errors are reported, too."""
+    """The `Cause`s that report errors of anyOf, oneOf, allOf and not. If no branch fits, the nearest branch's errors
+    are included."""
     any_of, one_of, all_of = node.get("anyOf"), node.get("oneOf"), node.get("allOf")
     if any_of and not any(_fits(value, branch) for branch in any_of):
         yield _junctor(path, "must validate at least one schema (anyOf)")
@@ -316,7 +317,8 @@ def _junctor_causes(value: Any, node: Node, path: str) -> Iterator[Cause]:
 
 
 def _junctor(path: str, told: str) -> Cause:
-    """The cause for allOf, anyOf, oneOf or not, like the real server's: with the place in the text, without a field."""
+    """A `Cause` that reports an error of allOf, anyOf, oneOf or not. Like the real server's, it has no field: the
+    message names the place."""
     return invalid_value("<nil>", "", f'"{path}" {told}')
 
 
