@@ -171,8 +171,8 @@ class LeaderLock:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Adapt this copy of the lock to the child of a fork. If the candidacy had begun, it stays with the parent, and
-        the child is not a candidate. If it had not begun, give the child an identity of its own."""
+        """Adapt this copy of the lock to a forked child process. If the candidacy had begun, it stays with the parent,
+        and the child is not a candidate. If it had not begun, give the child an identity of its own."""
         self._changed = threading.Condition()
         if self._threads:
             self._state = LeaseState(phase=Phase.ENDED, reason="it belongs to the process that forked this one")

@@ -272,7 +272,7 @@ class RunningManager(Lifecycle):
 
         Blocks until every thread has ended or the time is over. Later calls return the same list. A call from a thread
         that the stop waits for (a run, a runnable, a callback of the election, a check, a webhook) only begins the
-        stop, since a thread cannot wait for itself. Does nothing in the child of a fork.
+        stop, since a thread cannot wait for itself. Does nothing in a forked child process.
         """
         return self.still_running if self._stop(self._grace if timeout is None else seconds(timeout)) else []
 

@@ -210,7 +210,7 @@ class Sharder:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """In the child of a fork, become another replica, since the shards held so far belong to the parent."""
+        """In a forked child process, become another replica, since the shards held so far belong to the parent."""
         self._changed, self._view = threading.Condition(), (frozenset(), inf)
         self._begin_as_another()
 

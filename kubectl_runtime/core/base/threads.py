@@ -132,7 +132,7 @@ class Thread(threading.Thread):
 
 
 class ForkSafeLock:
-    """A lock like `threading.Lock` that is free again in the child of a fork. Not reentrant."""
+    """A lock like `threading.Lock` that is free again in a forked child process. Not reentrant."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,11 +145,11 @@ class ForkSafeLock:
 
     def release(self) -> None:
         """Release the lock. Does nothing when it is not held."""
-        with suppress(RuntimeError):  # in the child of a fork the lock is free, even if the forking thread held it
+        with suppress(RuntimeError):  # in a forked child process the lock is free, even if the forking thread held it
             self._lock.release()
 
     def renew(self) -> None:
-        """Free the lock, whichever thread holds it. Only for the child of a fork."""
+        """Free the lock, whichever thread holds it. Only for a forked child process."""
         self._lock = threading.Lock()
 
     def __enter__(self) -> bool:

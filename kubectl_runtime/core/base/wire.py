@@ -416,7 +416,7 @@ class _Building:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Free the lock, whichever thread holds it. Only for the child of a fork."""
+        """Free the lock, whichever thread holds it. Only for a forked child process."""
         self._lock = threading.RLock()
 
     @contextmanager

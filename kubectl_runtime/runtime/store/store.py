@@ -65,7 +65,7 @@ class StoreState:
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Make new locks. Only for the child of a fork, since a thread of the parent may have held the old locks."""
+        """Make new locks. Only for a forked child process, since a thread of the parent may have held the old locks."""
         self.lock = threading.RLock()
         self.condition = threading.Condition(self.lock)
 

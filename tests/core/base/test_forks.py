@@ -1,4 +1,4 @@
-"""Locks that are free again in the child of a fork."""
+"""Locks that are free again in a forked child process."""
 
 from __future__ import annotations
 
