@@ -55,7 +55,7 @@ class Form(Protocol):
         """The event type and the content of a watch line. Raises DecodeError for anything but an event."""
 
     def decode_list(self, page: bytes, /) -> tuple[ListMeta, list[Record]]:
-        """The metadata of one page of a list, and a record for each item. Raises DecodeError if it is not a list."""
+        """The metadata of one page of a list, and a record of each item. Raises DecodeError for anything but a list."""
 
 
 class WholeForm:
@@ -87,7 +87,7 @@ class MetadataForm:
         return kind, _partial(carried) if isinstance(carried, Record) else carried
 
     def decode_list(self, page: bytes) -> tuple[ListMeta, list[Record]]:
-        """The metadata of one page of a list, and a record for each item. Raises DecodeError if it is not a list."""
+        """The metadata of one page of a list, and a record of each item. Raises DecodeError for anything but a list."""
         meta, records = self._whole.decode_list(page)
         return meta, [_partial(record) for record in records]
 

@@ -97,7 +97,7 @@ class OwnWrites(Enum, metaclass=_WithoutWait):
 
 class Write(msgspec.Struct, frozen=True):
     """One write that the server answered. `verb`: create, replace, patch, apply, delete or deletecollection (one Write
-    for each object); `subresource`: `status`, …
+    for each object); `subresource`: for example `status`.
 
     `record` is the object in the answer. It is None for a subresource that is an object of another kind (scale), for a
     delete that was answered with a Status (the object is gone), and for each object of a deletecollection, because the
@@ -212,7 +212,7 @@ class Carriers:
         self._clock = clock
         self._change = ForkSafeLock()
         self.closing = StopToken(clock=clock)
-        """Set when the client is closed; the child of a fork gets a new token."""
+        """Set when the client is closed; a forked child process gets a new token."""
         given = session is not None or through_session
         if given:  # requests is imported already, since the caller needed it to make a session
             with unforked():
@@ -243,7 +243,7 @@ class Carriers:
         """Use `certificate` in this process. The caller holds the lock."""
         before, tls = self._present, None
         if before.process != os.getpid():
-            # This is the child of a fork. A connection used by both processes would mix their bytes. The parent's
+            # This is a forked child process. A connection used by both processes would mix their bytes. The parent's
             # connections are not closed here and its TLS contexts are not used, since a thread that does not exist in
             # this process may hold their locks. Closing the client in this process must not end the parent's streams.
             self.closing = StopToken(clock=self._clock)
@@ -279,7 +279,7 @@ class Carriers:
                 self._replace(certificate)
 
     def grow(self, connections: int) -> None:
-        """Raise the number of idle connections that are kept to at least `connections`."""
+        """Raise the limit on idle connections to `connections`, unless the limit is already higher."""
         with self._change:
             self.rules.connections = max(self.rules.connections, connections)
             carrier = self._present.carrier
@@ -287,8 +287,8 @@ class Carriers:
                 carrier.grow(self.rules.connections)
 
     def close(self) -> None:
-        """Close all connections and set `closing`. Does not block. Safe to repeat. In the child of a fork it closes
-        only the child's connections."""
+        """Close all connections and set `closing`. Does not block. Safe to repeat. In a forked child process it
+        closes only the child's connections."""
         present = self._present
         ours = present.process == os.getpid()
         if not ours:  # both processes hold the sockets, so closing would end streams of the parent
@@ -299,15 +299,15 @@ class Carriers:
 
 
 class Shared:
-    """The objects that all Apis of a client share: one object of each class. Safe to use from any thread. The child of
-    a fork begins without these objects, since their threads do not run there."""
+    """The objects that all Apis of a client share: one object of each class. Safe to use from any thread. A
+    forked child process begins without these objects, since the threads that they use do not run there."""
 
     def __init__(self) -> None:
         self.renew()
         renewed_in_children(self)
 
     def renew(self) -> None:
-        """Drop all objects; called in the child of a fork."""
+        """Drop all shared objects; called in a forked child process."""
         self._lock = threading.Lock()
         self._things: dict[Callable[[], Any], Any] = {}
 
@@ -427,7 +427,7 @@ class Client:
     # Calls
 
     def request(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> bytes:
-        """Send one request like `answer`, and return only the body."""
+        """Send one request, as `answer` does, and return only the body of the answer."""
         return self.answer(request, deadline=deadline, stop=stop).body
 
     def answer(self, request: Request, *, deadline: float | None = None, stop: StopToken | None = None) -> Answer:
@@ -459,8 +459,8 @@ class Client:
         """Open a websocket with one of `protocols`, in order of preference. Blocks until the websocket is open. Raises
         like `request`, and TransportError if the server or an adapter does not open a websocket.
 
-        The websocket is closed when `stop` is set, when the client is closed, and when the controller's run that called
-        `connect` ends. `deadline` applies only to opening the websocket. `inbox` receives the websocket's messages.
+        The websocket is closed when `stop` is set, when the client is closed, and at the end of the controller run that
+        called `connect`. `deadline` applies only to opening the websocket. `inbox` receives the websocket's messages.
         """
         with unforked():  # few programs need websocket-client
             from kubectl_runtime.client.streaming.websocket import WebSocket, opened, upgrading
@@ -587,8 +587,8 @@ class Client:
         self._carriers.grow(connections_for(workers))
 
     def close(self) -> None:
-        """Close all connections and end all streams. Does not block. Safe to repeat. In the child of a fork it closes
-        only the child's connections."""
+        """Close all connections and end all streams. Does not block. Safe to repeat. In a forked child process it
+        closes only the child's connections."""
         self._carriers.close()
 
     def on_close(self, callback: Callable[[], None]) -> Callable[[], None]:

@@ -101,7 +101,7 @@ class Discovery:
         return known
 
     def groups(self, *, refresh: bool = False) -> tuple[ApiGroup, ...]:
-        """The same kinds by group, with each group's versions and preferred version. Raises like `kinds`."""
+        """All groups that the server serves, with their kinds, versions and preferred version. Raises like `kinds`."""
         return groups_of(self.kinds(refresh=refresh))
 
     def resolve(self, name: str) -> ServedKind:
@@ -127,7 +127,7 @@ class Discovery:
                   if (kind.resource.group, kind.resource.kind) == (gvk.group, gvk.kind)]
         raise self._not_served(f"{gvk.kind} in {gvk.api_version}", others, gvk.group)
 
-    # One request each; the results are not kept
+    # The methods below always send new requests, and do not keep the results
 
     def pinned_group(self, api_version: str) -> tuple[ServedKind, ...]:
         """The kinds of one group version, from a new request. Raises DiscoveryError when it is not served."""
@@ -147,7 +147,8 @@ class Discovery:
 
     def group(self, name: str) -> ApiGroup:
         """One API group with all of its versions, read with one new request for the group and one for each version.
-        Raises DiscoveryError when there is no such group."""
+        With aggregated discovery, one request reads the whole core group. Raises DiscoveryError when there is no such
+        group."""
         path = f"/apis/{segment(name, 'group')}" if name else "/api"
         try:
             answer = self._get(path)
@@ -156,7 +157,7 @@ class Discovery:
                 raise self._not_served(f"group {name}", (), name) from error
             raise
         document = self._read(path, answer, aggregated)
-        if document is not None:  # the aggregated document has the whole core group
+        if document is not None:  # the aggregated document of /api has all kinds of the core group
             return ApiGroup(name, tuple(document[0]))
         versions = self._read(path, answer, versions_in)
         return ApiGroup(name, tuple(kind for version in versions for kind in self.pinned_group(version)))

@@ -130,7 +130,7 @@ class NamespaceSelection(msgspec.Struct, frozen=True):
         return self.chosen is None and self.labels is None
 
     def fits(self, name: object) -> bool:
-        """Whether a namespace of this name may be selected, now or later."""
+        """Whether a namespace of this name can ever be selected: False only if the pattern excludes the name."""
         if self.like is not None:
             return isinstance(name, str) and fnmatchcase(name, self.like)
         return True
@@ -196,7 +196,7 @@ class SelectedNamespaces(Generic[K]):
         return type(api)(api.client, api.kind, replace(api.place, namespace=namespace), api.form)
 
     def of_namespaces(self) -> Any:
-        """The Api of the Namespaces' metadata."""
+        """An Api that reads the metadata of the cluster's Namespace objects."""
         return type(self.everywhere).all(self.client, NAMESPACE).with_metadata_only()
 
     def with_metadata_only(self) -> SelectedNamespaces[Any]:

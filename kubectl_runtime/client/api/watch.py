@@ -155,7 +155,8 @@ def _batches(stream: ByteStream, arriving: _Pieces, request: Request, form: Form
         yield [RecordEvent("ERROR", status=status)]
     elif rest and not begun and (unexpected := unexpected_answer(request, stream.status, stream.headers, rest)):
         raise unexpected
-    # A decoder that salvages what it can would read half a line as an object with fewer fields
+    # A line that was cut off is not decoded: the decoder reads as much as it can, and would return an object that
+    # lacks the missing fields.
     elif arriving.broke is None and is_json(rest):
         events, _ = _decoded([rest], form)
         if events:
