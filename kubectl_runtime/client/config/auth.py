@@ -18,11 +18,12 @@ no lock. Safe to use from any thread. No credential appears in a repr, a log lin
     expired     yes                 as for none
 
 An attempt runs in its own thread, so that every caller waits only until its own deadline, or until its `scoped_stop`
-token is set. An attempt still delivers its value after all callers have left at their deadlines. An attempt is
-abandoned after `LONGEST_ATTEMPT`, because the program or service that it calls may never return; the next caller starts
-another attempt. An attempt is also abandoned when a caller's stop token is set (its watch was stopped or its client
-closed) and no other caller waits. After a failed attempt there is no further attempt for `QUIET_PERIOD`: a valid value
-stays in use, and without a valid value callers get the same error. The child of a fork ignores the parent's attempt.
+token is set. If all callers give up at their deadlines, the attempt continues, and later callers use its value. An
+attempt is abandoned after `LONGEST_ATTEMPT`, because the program or service that it calls may never return; the next
+caller starts another attempt. An attempt is also abandoned when a caller's stop token is set (its watch was stopped or
+its client closed) and no other caller waits. After a failed attempt there is no further attempt for `QUIET_PERIOD`: a
+valid value stays in use, and without a valid value callers get the same error. A forked child process ignores the
+parent's attempt.
 """
 from __future__ import annotations
 
@@ -315,8 +316,8 @@ class Renewal(Generic[Value]):
         return self._outcome(attempt, deadline)
 
     def _joined(self, seen: Value | None) -> tuple[_Attempt[Value], bool]:
-        """The running attempt, the last attempt if its value has replaced `seen`, or a new attempt; and whether the
-        attempt is new. The caller counts as waiting until it calls `_leave`."""
+        """Return an attempt, and whether it is new. This is the running attempt, else the last attempt if its value has
+        replaced `seen`, else a new attempt. The caller counts as waiting until it calls `_leave`."""
         now, late = self._clock.monotonic(), None
         with self._lock:
             attempt = self._attempt
@@ -394,7 +395,7 @@ class Renewal(Generic[Value]):
             self._abandon_unless_awaited(attempt)
 
     def _abandon_unless_awaited(self, attempt: _Attempt[Value]) -> None:
-        if not attempt.is_running:  # also in the child of a fork, where the attempt is the parent's
+        if not attempt.is_running:  # or this is a forked child process: the attempt is the parent's
             return
         with self._lock:  # callers join an attempt under this lock
             if attempt.waiting == 0:

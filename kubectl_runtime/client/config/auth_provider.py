@@ -213,8 +213,8 @@ def _answer(method: str, url: str, context: ssl.SSLContext, kind: type[T], **req
 
 
 def _root_cause(error: BaseException) -> str:
-    """The names of the chained exceptions, innermost last; they show whether a certificate or a closed port failed.
-    """
+    """The names of the chained exceptions, innermost last. They show whether, for example, a certificate or a closed
+    port was the cause."""
     names = [type(error).__name__]
     while True:
         reason: Any = getattr(error, "reason", None)

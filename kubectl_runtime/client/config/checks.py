@@ -173,7 +173,7 @@ def has_host(netloc: str) -> bool:
 def is_name(name: str) -> bool:
     """Whether `name` is a host name, in ASCII or in a form that IDNA does not change."""
     try:
-        ascii_name = name.encode("idna").decode()  # as when connecting; fails for a label that is too long
+        ascii_name = name.encode("idna").decode()  # as the connection will do; fails for a label that is too long
         same = name.isascii() or (ascii_name.encode().decode("idna") == name.lower() and all(map(_is_usual, name)))
     except UnicodeError:
         return False
@@ -202,7 +202,7 @@ def check_identity(certificate: ClientCertificate) -> None:
 def use_identity(certificate: ClientCertificate, context: ssl.SSLContext) -> None:
     """Load the certificate into the TLS `context`. Raises ConfigError like `check_identity`, naming the certificate's
     source."""
-    with unforked():  # most clients have no certificate
+    with unforked():  # imported only here, since most clients have no certificate
         from kubectl_runtime.certificates.bundles import private_file
     try:
         with private_file(SecretBytes(certificate.certificate + b"\n" + certificate.key)) as path:

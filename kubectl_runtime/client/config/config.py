@@ -221,7 +221,7 @@ class Config:
             with frames_hidden():
                 merged = kubeconfig.Kubeconfig.read(paths)
         except kubeconfig.UnreadableError as error:
-            # In a container the home folder often belongs to root, and the user of the Pod need not be able to read it.
+            # In a container the home folder often belongs to root, and the Pod's user may be unable to read it.
             if environ.get("KUBECONFIG") or context is not None or not environ.get("KUBERNETES_SERVICE_HOST"):
                 raise
             log.warning("%s; using the Pod's service account instead", error)

@@ -192,7 +192,7 @@ class ExecCredentials:
                 problem, output, errors = _read(process, stop)
             finally:
                 forget()
-                if problem:  # after the plugin has ended, too: its child processes may still run
+                if problem:  # needed even if the plugin has ended: its child processes may still run
                     _kill(process)
         if problem:
             raise AuthError(f"the exec plugin {spec.command} {problem}")

@@ -159,7 +159,7 @@ class Document(_Part, frozen=True):
 
 
 def typed(value: object, source: str) -> Document:
-    """`value`, the mapping in a document, decoded and checked. Raises ConfigError, naming `source` and the field."""
+    """Decode and check `value`, the content of a document. Raises ConfigError, naming `source` and the field."""
     try:
         document = converted(value, Document)
     except msgspec.ValidationError as error:

@@ -104,7 +104,7 @@ def secret(value: Any) -> Any:
 
 
 def secret_headers(headers: Mapping[str, T]) -> dict[str, T]:
-    """`headers`, in which the values of credential headers are secret values."""
+    """A copy of `headers` in which the values of credential headers are secret values."""
     return {name: secret(value) if isinstance(name, str) and is_credential(name) else value
             for name, value in headers.items()}
 
