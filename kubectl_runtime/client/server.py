@@ -320,9 +320,9 @@ def explained(discover: Callable[[], Iterable[ServedKind]], request: Request, er
 
 
 def _may_be_explained(request: Request, resource: ApiResource, error: ApiError) -> bool:
-    """Whether discovery may explain the error better. A list in a namespace has a path for every served kind, so a 404
-    means that the kind is not served. A kind that can only be created, such as Binding, has no paths for single objects
-    and for all namespaces, so a 404 for such a path proves nothing."""
+    """Whether discovery may explain the error better. Every served kind has a path for lists in a namespace, so a 404
+    to such a list means that the kind is not served. A kind that can only be created, such as Binding, has no paths for
+    single objects and for all namespaces, so a 404 for such a path proves nothing."""
     if request.subresource is not None:
         return error.code == HTTPStatus.NOT_FOUND and not isinstance(error, KindNotServedError)
     return error.code == HTTPStatus.METHOD_NOT_ALLOWED or (isinstance(error, KindNotServedError) and not (

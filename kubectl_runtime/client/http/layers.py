@@ -4,9 +4,11 @@
 
     base url -> retry -> auth -> headers -> rate limit -> the user's list -> the adapter
 
-    def layers(stack: Stack) -> Stack:                      Client(config, layers=layers)
-        return stack.outside("retry", counting)             called once per call, however often it is retried
-                    .replaced("auth", own_credentials)
+    def layers(stack: Stack) -> Stack:
+        # `counting` sees each call once, however often the call is retried
+        return stack.outside("retry", counting).replaced("auth", own_credentials)
+
+    Client(config, layers=layers)
 
 Layers outside `retry` see each call once, layers inside see each attempt, and layers inside `auth` also see the second
 attempt after a 401. Layers that are passed to the client as a list are placed innermost; the first layer of the list is

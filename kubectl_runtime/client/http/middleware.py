@@ -234,7 +234,7 @@ def authenticating(credentials: Credentials, use_certificate: Callable[[ClientCe
             return send(call), header
 
         def obtained(call: Call, obtain: Callable[[float], T]) -> T:
-            # The credentials may use another client of the program, whose calls obey the stop token of this scope.
+            # Obtaining credentials may send calls through another client; within the block, `stop` ends these calls.
             stop = _end_of_waiting(call)
             with calls_obey(stop):
                 try:

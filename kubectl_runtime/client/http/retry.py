@@ -249,7 +249,7 @@ def decode_status(body: bytes) -> Status | None:
 def error_of(request: Request, code: int, headers: Mapping[str, str], body: bytes, now: datetime,
              origin: str = "the configuration") -> ApiError:
     """The error for an answer with `code` >= 300. `origin`: where the credentials come from."""
-    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect's target is in its headers
+    found = None if code < HTTPStatus.BAD_REQUEST else decode_status(body)  # a redirect has no Status in its body
     status = found or _made_up(code, headers, body)
     if not status.code:
         status = msgspec.structs.replace(status, code=code)
@@ -314,7 +314,8 @@ def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], b
 
 
 def no_api_server(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer:
-    """The error for an answer that is not an API server's. The message quotes nothing that may be a Secret."""
+    """The error for an answer that does not come from an API server. Its message quotes nothing that may be
+    a Secret."""
     kind = headers.get("Content-Type") or ""
     shown = " ".join(body[:200].decode("utf-8", "replace").split())[:100]
     begins = f"begins with {shown!r}" if shown else "is empty"

@@ -253,8 +253,8 @@ class Interrupt:
     def attach(self, connection: socket.socket) -> bool:
         """Note the socket that the request is about to connect. Returns False if a token is already set: the request
         must not connect then, because a socket without a connection cannot be shut down. A copy of the socket's
-        descriptor is kept. If the request wraps the socket in TLS, the original descriptor is taken away, but the copy
-        still reaches the connection."""
+        descriptor is kept. If the request wraps the socket in TLS, this socket object loses its descriptor, but the
+        copy still reaches the connection."""
         with self._lock:
             self._drop_copy()
             self._ours = True
@@ -297,7 +297,7 @@ class Interrupt:
             return was_shut_down
 
     def _end(self, token: StopToken, *, only_unsent: bool = False) -> None:
-        if self._process != os.getpid():  # the token was set in the child of a fork, but the request is the parent's
+        if self._process != os.getpid():  # a forked child set the token, but the request is the parent's
             return
         with self._lock:
             if self._ours and not self.stopped and not (only_unsent and self.sent):

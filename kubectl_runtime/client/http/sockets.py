@@ -120,7 +120,7 @@ class TlsInTls:
         self.outer.deadline = deadline
 
     def recv_into(self, buffer: Any, nbytes: int | None = None, flags: int = 0) -> int:  # noqa: ARG002 - a socket's
-        """Read what has arrived; 0 at the end."""
+        """Read what has arrived into `buffer`; returns the number of bytes, 0 at the end."""
         try:
             return int(self._done(self._tls.read, nbytes or len(buffer), buffer))
         except ssl.SSLZeroReturnError:
@@ -156,7 +156,8 @@ class TlsInTls:
             try:
                 result = act(*arguments)
             except ssl.SSLWantReadError:
-                with suppress(ssl.SSLWantWriteError):  # for the bytes of a `send` that the caller will repeat
+                # Bytes that cannot be written now belong to a `send`, which its caller will call again.
+                with suppress(ssl.SSLWantWriteError):
                     self._flush()
                 if data := self.outer.recv(_PIECE):
                     self._arrived.write(data)
@@ -172,7 +173,7 @@ class TlsInTls:
             self._unsent = self._unsent[self.outer.send(self._unsent):]
 
     def pending(self) -> int:
-        """Bytes that can be read without waiting for the network."""
+        """The number of bytes that can be read without waiting for the network."""
         return self._tls.pending() + self._arrived.pending + self.outer.pending()
 
     def makefile(self, mode: str = "rb", buffering: int | None = None, **_: Any) -> Any:  # noqa: ARG002
@@ -247,7 +248,7 @@ class TlsSource:
     def current(self) -> ssl.SSLContext:
         """The context for a connection that is made now."""
         if self._context is None:
-            # The system's CAs are read only at the first connection: there are many, and they need no earlier check.
+            # The system's CAs are read only at the first connection, since reading so many CAs takes long.
             self._context = self._built()
         if self._insecure or not isinstance(self._ca, FollowedFile) or not self._ca.has_changed():
             return self._context

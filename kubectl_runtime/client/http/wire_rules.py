@@ -59,7 +59,7 @@ class WireRules:
         with frames_hidden():
             used: str | None = secret(_proxy(config, proxy, trust_env))
         if used != config.proxy_url and not config.withholds_credentials:
-            # A loopback URL keeps credentials on this machine, but an explicit proxy may be on another machine.
+            # The new Config withholds credentials if the proxy takes requests to a loopback URL off this machine.
             config = replace(config, proxy_url=used)
         return cls(config, connections, used)
 
