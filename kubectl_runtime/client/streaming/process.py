@@ -5,7 +5,8 @@
         process.stdin.close()
         print(b"".join(process.stdout), process.returncode())
 
-    done = pods.exec("web", ["ls", "/"]).run()            all in one call: CompletedExec(returncode, stdout, stderr)
+    done = pods.exec("web", ["ls", "/"]).run()  # waits for the end of the process
+    print(done.returncode, done.stdout, done.stderr)
 
 `Channels` sorts the messages of a websocket into channels by their first byte: 0 stdin, 1 stdout, 2 stderr, 3 the
 Status at the end, 4 the terminal's size. With the subprotocol v4.channel.k8s.io a channel ends with the connection;
@@ -69,7 +70,7 @@ class Channels:
         assert self._websocket is not None
         return self._websocket
 
-    # These are called with the websocket's condition held
+    # The methods below are called with the websocket's condition held
 
     def put(self, message: bytes) -> None:
         """Add one message from the websocket to its channel. Raises TransportError for a message that breaks the
@@ -88,11 +89,11 @@ class Channels:
         """The number of unread bytes of all channels."""
         return self._held
 
-    # These are called from any thread
+    # The methods below are called from any thread
 
     def read(self, channel: int, timeout: float | None = None, *, or_on: int | None = None) -> bytes:
         """The next bytes of `channel`; empty at its end, or when something came on channel `or_on` instead. Blocks
-        until then.
+        until one of these has happened.
 
         Raises RequestTimeout after `timeout` seconds, and TransportError when the connection broke. Bytes that came
         before the connection broke are returned first.
@@ -216,8 +217,8 @@ class ProcessInput:
         self._channels.write(STDIN, data)
 
     def close(self) -> None:
-        """End the input: the process reads the end of its input, and its output stays open. Raises DiscoveryError for a
-        server before Kubernetes 1.30, which cannot end only the input."""
+        """End the input: the process reads the end of its input, and its output stays open. Raises DiscoveryError if
+        the server is older than Kubernetes 1.30, because such a server cannot end only the input."""
         self._channels.end(STDIN)
 
 
@@ -326,7 +327,7 @@ class AttachedProcess:
     def run(self, input: bytes | None = None, *, timeout: Duration | None = None, check: bool = False) -> CompletedExec:
         """Send `input` and end stdin, read all output, wait for the end of the process, and close the connection.
 
-        Blocks until the process has ended, `timeout` at most for all of it. Raises like `returncode`, and like
+        Blocks until the process has ended; `timeout` limits the whole call. Raises like `returncode`, and like
         `stdin.close` when there is a stdin. With `check`, also raises ExecFailed for an exit code other than 0.
         """
         clock = self._channels.websocket.clock
@@ -379,7 +380,7 @@ class AttachedProcess:
 
 
 def _status(content: bytes) -> Status | None:
-    """The Status from a kubelet, which has no kind; None for anything else."""
+    """The Status in `content`; None for anything else. A Status from a kubelet has no `kind`."""
     try:
         found = decoded(content, Status)
     except DECODE_FAILURES:

@@ -1,8 +1,8 @@
-"""`WebSocket`: messages over one websocket. A thread of its own owns the socket, which no other thread touches.
+"""`WebSocket`: messages over one websocket. Each websocket has a thread, and only this thread uses the socket.
 
     open       the thread reads while the inbox has room, writes what is queued, answers pings, and pings each 60 s
     closing    `close` was called: queued data and a close frame are written; the peer's close frame is awaited for 1 s
-    ended      cleanly (a close frame came, or `close`), or with the error that broke it; the socket is closed
+    ended      cleanly (a close frame came, or `close` was called), or with the error that broke it; socket closed
 
 A slow reader slows the server down: while 1 MiB is unread, nothing more is read from the socket, unless a reader waits
 for bytes that have not come. Without this exception, a program that waits for one channel while another channel fills
@@ -16,7 +16,7 @@ kept, with the bytes that the server sent after the head.
 `WebSocketThread` sleeps in a selector until the socket or a caller has work for it; `condition` guards all shared
 state. `FrameReader` decodes frames, and is the only user of websocket-client: `feed` takes bytes from the socket,
 `messages` yields whole messages as (opcode, content). Fragments are joined; control frames may come between fragments.
-`FrameReader` raises TransportError for bytes that are not a websocket's, and for a message above 32 MiB. `Inbox`
+`FrameReader` raises TransportError for bytes that are not websocket frames, and for a message above 32 MiB. `Inbox`
 receives the messages; `Messages` is the plain inbox.
 """
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Opened:
 
 
 def upgrading(request: Request, protocols: Sequence[str]) -> tuple[Request, str]:
-    """`request` with the handshake's headers, and the handshake's key. `protocols`: subprotocols, the preferred
+    """Return `request` with the handshake's headers, and the handshake's key. `protocols`: subprotocols, the preferred
     first."""
     key = base64.b64encode(os.urandom(16)).decode("ascii")
     headers = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"),
@@ -288,13 +288,13 @@ class WebSocketThread:
         return self._error
 
     def _stop(self) -> None:
-        """A stop token was set: end at once, without waiting for the peer."""
+        """End at once, without waiting for the peer, because a stop token was set."""
         with self.condition:
             self._closing = True
             self._deadline = time.monotonic()
             self._wake()
 
-    # These are called with the condition held
+    # The methods below are called with the condition held
 
     def _queue(self, framed: memoryview) -> None:
         if self._deaf:
@@ -315,7 +315,7 @@ class WebSocketThread:
         # long
         return any(not has_come() for has_come in self._waiters)
 
-    # These run in the thread
+    # The methods below run in this thread
 
     def _run(self) -> None:
         error: TransportError | None = None
