@@ -180,7 +180,7 @@ def _reason(error: BaseException) -> Exception | None:
     """The exception that urllib3 raises in place of `error`; None if `error` does not come from a connection."""
     if not isinstance(error, _FAILED):
         return None
-    if isinstance(error, ssl.SSLError):  # ssl.CertificateError is one
+    if isinstance(error, ssl.SSLError):  # ssl.CertificateError is a subclass
         return SSLError(error)
     return ProtocolError("Connection aborted.", error) if isinstance(error, OSError | HTTPException) else error
 
@@ -237,7 +237,7 @@ class ApiAdapter(HTTPAdapter):
         self._pool = self._make_pool(None if proxy is None else Proxy.of(proxy), tls, server_hostname)
 
     def grow(self, size: int) -> None:
-        """Keep at least `size` idle connections from then on."""
+        """Raise the limit on idle connections to `size`, unless the limit is already higher."""
         with self._resize:
             self._limit = max(self._limit, size)
             idle: Any = self._pool.pool
@@ -292,8 +292,8 @@ class ApiAdapter(HTTPAdapter):
         return Answer(answer.status, answer.headers, body)
 
     def _target(self, url: str, headers: Container[str]) -> str:
-        """The path and query for the request line; the whole URL for an HTTP proxy, which cannot forward a websocket as
-        a plain request."""
+        """The path and query for the request line; the whole URL if an HTTP proxy forwards the request. (An HTTP proxy
+        does not forward the handshake of a websocket: it makes a tunnel.)"""
         return url if self._forwarded and "Upgrade" not in headers else url[self._origin_length:]
 
     # The steps of HTTPAdapter.send
@@ -396,7 +396,7 @@ class RequestsCarrier:
         return response
 
     def grow(self, size: int) -> None:
-        """Keep at least `size` idle connections for calls from then on."""
+        """Raise the limit on idle connections for calls to `size`, unless the limit is already higher."""
         if isinstance(self.calls, ApiAdapter):
             self.calls.grow(size)
 
@@ -556,7 +556,7 @@ def _ca_path(rules: WireRules) -> str | None:
 
 
 def _remove(path: str, process: int) -> None:
-    if process == os.getpid():  # not in the child of a fork, which shares the parent's file
+    if process == os.getpid():  # not in a forked child process, which shares the parent's file
         Path(path).unlink(missing_ok=True)
 
 

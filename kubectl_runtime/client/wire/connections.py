@@ -47,10 +47,10 @@ from kubectl_runtime.core.base.errors import text_of
 
 
 class Limits(Timeout):
-    """The deadlines of the parts of one request, on `time.monotonic`. requests and urllib3 pass a `Limits` on as a
-    Timeout without limits, because the sockets enforce the deadlines."""
+    """The deadlines of the parts of one request, on `time.monotonic`. For requests and urllib3, a `Limits` is a Timeout
+    that never expires, because the sockets enforce the deadlines."""
 
-    connect_timeout = read_timeout = None  # properties in the base class, which read the clock
+    connect_timeout = read_timeout = None  # in the base class, these are properties that read the clock
 
     def start_connect(self) -> float:
         """Does nothing: the deadlines are already fixed."""
@@ -233,8 +233,8 @@ def whole_answer(data: bytes) -> WholeAnswer | None:
 
 
 class _Begun:
-    """A stand-in for the connection of an answer that begins with `data`, with the methods that http.client's response
-    needs."""
+    """Takes the place of a socket whose first bytes, `data`, were already read. It has only the method that the
+    response of http.client needs."""
 
     def __init__(self, data: bytes, connection: Any) -> None:
         self._data, self._connection = data, connection
@@ -244,8 +244,8 @@ class _Begun:
 
 
 class _Rest(io.RawIOBase):
-    """`data`, and then what `raw` yields. If `data` is empty, the connection has ended, and nothing is read from
-    `raw`."""
+    """Yields `data` first, and then the bytes of `raw`. If `data` is empty, the connection has ended, and nothing is
+    read from `raw`."""
 
     def __init__(self, data: bytes, raw: Any) -> None:
         self._data: bytes | None = data
@@ -488,7 +488,7 @@ class ApiConnection(HTTPConnection):
         like `getresponse`."""
         asked, self._asked = self._asked, None
         connection: Any = self.sock
-        if asked is None:  # http.client has sent it
+        if asked is None:  # http.client has sent the request
             self.response_class = QuickResponse
             answer: Any = http.client.HTTPConnection.getresponse(self)
             _note_unframed(connection, answer)
@@ -506,7 +506,7 @@ class ApiConnection(HTTPConnection):
                 self.close()
             answer.close()
             raise
-        if answer.will_close:  # the answer holds the socket until it is read
+        if answer.will_close:  # the answer keeps the socket until its body is read
             self.close()
         _note_unframed(connection, answer)
         return answer  # type: ignore[no-any-return] # http.client's private attributes are not in its stubs
@@ -545,7 +545,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         name = self.server_hostname or self.host
         try:
             return _handshake(connection, context, name, by)
-        except _CUT_OFF as error:  # for example by a load balancer without a backend; not about certificates
+        except _CUT_OFF as error:  # no certificate is the cause, but perhaps a load balancer without a backend
             why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror or type(error).__name__}"
             raise NewConnectionError(self, f"the TLS handshake was cut off{why}") from error
         except ssl.SSLError as error:
@@ -578,7 +578,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
 
     def _broken(self, error: ssl.SSLError) -> OSError:
         """The exception to raise when TLS fails while an answer is awaited."""
-        if not is_about_our_certificate(error):  # the request may have been carried out by then
+        if not is_about_our_certificate(error):  # then the server may have carried out the request
             return ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}")
         self._tls.explain(error)  # the server judges the client certificate only now
         return error

@@ -42,7 +42,7 @@ def look_up(host: str, port: int, by: float, interrupt: Interrupt) -> list[Addre
         host.encode("idna")
     except UnicodeError:
         raise LocationParseError(f"'{host}', label empty or too long") from None
-    key = os.getpid(), host, port  # the child of a fork does not have the look-up threads of the parent
+    key = os.getpid(), host, port  # a forked child process does not have the look-up threads of the parent
     with _lock:
         found = _running.get(key)
         is_new = found is None
@@ -126,8 +126,8 @@ def _prepare(connection: socket.socket, by: float, options: Options | None, inte
 
 def dial_by_socks(proxy: Proxy, host: str, port: int, by: float, interrupt: Interrupt,
                   options: Options | None) -> ApiSocket:
-    """A socket that a SOCKS proxy has connected to `host`. Blocks and raises like `dial`, and ProxyError if the proxy
-    refuses.
+    """A socket that a SOCKS proxy has connected to `host`. Blocks and raises like `dial`; also raises ProxyError if the
+    proxy refuses.
 
     With `socks5h` and `socks4a` the proxy looks the name up; with `socks5` and `socks4` this process does. With
     `socks5`, a name that this process cannot look up goes to the proxy after all, because kubectl leaves all names to

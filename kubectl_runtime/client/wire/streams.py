@@ -132,7 +132,8 @@ class ChunkedDecoder:
 
 
 def _whole_chunks(data: bytes, position: int, pieces: list[bytes]) -> int:
-    """Take the chunks that lie whole in `data`, from `position` on; nearly all chunks do. Returns the new position.
+    """Take the whole chunks in `data`, beginning at `position`; nearly all chunks arrive whole. Returns the new
+    position.
 
     Stops at anything unusual, which the general code then handles.
     """
@@ -271,8 +272,8 @@ class Gunzip:
         self._after_one = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The decompressed `data`, in pieces of `PIECE` bytes at most; at least one, which may be empty. Raises
-        FramingError for anything but gzip."""
+        """Yield the decompressed `data` in pieces of `PIECE` bytes at most. Yields at least one piece, which may be
+        empty. Raises FramingError for anything but gzip."""
         while True:
             if self._member is None:
                 if self._after_one:
@@ -384,7 +385,7 @@ class ByteStream:
     def shutdown(self) -> None:
         """End the stream, from any thread. Does not block; the reading thread closes the connection. Safe to repeat.
 
-        Does nothing in the child of a fork: the parent reads from the same socket.
+        Does nothing in a forked child process: the parent reads from the same socket.
         """
         if self._process != os.getpid():
             return
@@ -393,7 +394,7 @@ class ByteStream:
             self._response.raw.shutdown()
         except AttributeError:  # an answer of another library: it can only be closed
             self._response.close()
-        except (OSError, ValueError, RuntimeError) as error:  # already at its end
+        except (OSError, ValueError, RuntimeError) as error:  # the body has already ended
             log.debug("%s: nothing to shut down: %s", self._operation, error)
 
     def close(self) -> None:
@@ -424,7 +425,7 @@ LARGEST_ANSWER = 2 << 30
 LARGEST_EXPANDED = 512 << 20
 """The size in bytes up to which gzip may expand without a further limit."""
 _EXPANSION = 100
-"""Above `LARGEST_EXPANDED`, the limit for the ratio of expanded to received bytes."""
+"""The maximum ratio of expanded to received bytes for a body of more than `LARGEST_EXPANDED` bytes."""
 
 _MANY = frozenset(("list", "deletecollection"))
 _TEXTS = frozenset(("log", "proxy"))
@@ -444,7 +445,8 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
     try:
         check_coding(response, call.request)
         file, given = raw_file(response.raw), vars(response)
-        if file is None or given.get("_content") is not False or given.get("_content_consumed"):  # as requests notes it
+        # requests has already read the body, or there is no file to read it from.
+        if file is None or given.get("_content") is not False or given.get("_content_consumed"):
             return response.content
         body = read_body(response.raw, file, call, clock, is_error=response.status_code >= 300)
         raw_response(response.raw).close()
@@ -511,6 +513,6 @@ def _is_one_object(request: Request) -> bool:
 
 def _ends_with_the_connection(raw: Framed) -> bool:
     """Whether the length of the body is unknown. If the connection is cut within the head, http.client takes the cut
-    for the end of the head: the head may then lack its length, and there is no body. (HTTP/1.0 and mocks may leave the
-    length out on purpose.)"""
+    for the end of the head: the head may then lack Content-Length, and there is no body. (HTTP/1.0 and mocks may leave
+    Content-Length out on purpose.)"""
     return raw.version == _HTTP_1_1 and raw.length_remaining is None and not raw.chunked

@@ -70,7 +70,7 @@ def transport_error(error: Exception, operation: str, server: str, origin: str, 
     if isinstance(error, (requests.exceptions.Timeout, urllib3.exceptions.TimeoutError, TimeoutError)):
         within = f" within {limit:.3g} s" if limit is not None else " in time"
         return RequestTimeout(f"{operation}: no answer from {reached}{within}", sent=sent)
-    if isinstance(inner, TimeoutError) and inner.errno is None:  # with an errno it is from the OS: a dead connection
+    if isinstance(inner, TimeoutError) and inner.errno is None:  # an errno would mean that the OS gave up
         return RequestTimeout(f"{operation}: {reached} did not take the whole request in time", sent=sent)
     unread = isinstance(inner, _NO_WHOLE_ANSWER)
     no_http = isinstance(inner, http.client.HTTPException) and not unread
