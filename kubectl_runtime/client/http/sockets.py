@@ -248,7 +248,7 @@ class TlsSource:
     def current(self) -> ssl.SSLContext:
         """The context for a connection that is made now."""
         if self._context is None:
-            # The system's CAs are read only at the first connection, since reading so many CAs takes long.
+            # The system's CAs are read only at the first connection, since reading all of these CAs takes long.
             self._context = self._built()
         if self._insecure or not isinstance(self._ca, FollowedFile) or not self._ca.has_changed():
             return self._context
