@@ -128,7 +128,7 @@ _CALLBACK_SECONDS = 1.0
 
 
 def elect(client: Client, election: LeaderElection) -> LeaderLock:
-    """Take part in `election` inside a `with` block, whose LeaderLock tells whether this process leads.
+    """Take part in `election` inside a `with` block. The block's LeaderLock tells whether this process leads.
 
     Leave the block only when the leader's work has ended: the end of the block releases the Lease if this process still
     holds it. Needs the verbs get, create and update on leases. Does not close `client`. Raises RequestError if
@@ -191,7 +191,7 @@ class LeaderLock:
     @property
     def lost(self) -> StopToken:
         """The token of the present leadership; while this process stands by, the token of its next leadership. It is
-        set, with a reason, when that leadership ends, at the deadline at the latest. If the machine was suspended
+        set, with a reason, when that leadership ends, which is no later than the deadline. If the machine was suspended
         beyond the deadline, the token is set at most `retry` seconds after the machine wakes."""
         return self._lost
 
@@ -276,7 +276,7 @@ class LeaderLock:
         patience = time.monotonic() + within + _JOIN_SECONDS  # real time, as join uses
         for thread in self._threads:
             left = patience - time.monotonic()
-            # A callback is user code; if it does not return, the end must not wait for it.
+            # A callback is user code; if it does not return, this method must not wait for it.
             thread.join(max(0.0, min(left, _CALLBACK_SECONDS) if thread is self._caller else left))
             if thread.is_alive():
                 log.warning("election %s: thread %r does not end", self.election.name, thread.name)

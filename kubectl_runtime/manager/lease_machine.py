@@ -105,7 +105,7 @@ class LeaseState:
     seen: LeaseRecord | None = None
     """The record as it was last read or written."""
     seen_at: float = -inf
-    """When this record was first seen."""
+    """When the record in `seen` was first seen."""
     asked_at: float | None = None
     """When the pending request began."""
     next_at: float = -inf

@@ -231,12 +231,12 @@ class LeaderElection:
         if lease != int(lease):
             raise RequestError(f"election {self.name}: lease must be a whole number of seconds, not {self.lease!r}")
         if deadline >= lease:
-            raise RequestError(f"election {self.name}: renew_deadline has to be less than lease, not {deadline:g} and "
-                               f"{lease:g} s: the holder has to stop before another begins")
+            raise RequestError(f"election {self.name}: renew_deadline ({deadline:g} s) has to be less than lease "
+                               f"({lease:g} s): the holder has to stop before another candidate leads")
         if retry * JITTER >= deadline:
-            raise RequestError(f"election {self.name}: {JITTER} times retry has to be less than renew_deadline, not "
-                               f"{retry:g} and {deadline:g} s: otherwise a single lost response would end the "
-                               "leadership")
+            raise RequestError(f"election {self.name}: {JITTER} times retry ({retry:g} s) is {JITTER * retry:g} s, "
+                               f"which has to be less than renew_deadline ({deadline:g} s): otherwise a single lost "
+                               "response would end the leadership")
 
 
 def checked_election(client: object, election: LeaderElection) -> LeaderElection:

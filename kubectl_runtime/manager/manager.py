@@ -214,7 +214,7 @@ class Manager:
                  grace: Duration = 25, metrics: bool | None = None) -> None:
         """Make a manager. Nothing is started and no request is sent before `run` or `start`.
 
-        - `client`: the client for the Leases, whose requests `/metrics` also counts. The manager does not close it.
+        - `client`: the client for the Leases. `/metrics` also counts its requests. The manager does not close it.
         - `leader`: the leader election; reconciling begins when this process leads. Default: it begins at once.
         - `sharding`: how several replicas share the controllers' objects. Default: this process reconciles all objects.
         - `serve`: `HOST:PORT` for `/healthz`, `/readyz`, `/metrics` and the routes of `add_route`. None: no server.
@@ -313,9 +313,9 @@ class Manager:
         shards that this replica holds, and `ctx.client` refuses a run's writes after the deadline of the shard's Lease.
         `Sharding(by=...)` decides which objects the watches receive.
 
-        Raises RequestError like `Controller.start`. Also raises it for a reconciler beside a bound controller, for
-        `sharded=True` without a sharding, for a controller whose objects the sharding cannot divide, for a name that is
-        taken, and if the stop has begun.
+        Raises RequestError like `Controller.start`. Also raises it for a reconciler together with a bound controller,
+        for `sharded=True` without a sharding, for a controller whose objects the sharding cannot divide, for a name
+        that is taken, and if the stop has begun.
         """
         if isinstance(controller, BoundController):
             if (reconciler, context, error_policy) != (None, None, None):

@@ -7,7 +7,7 @@
                process stands for election
     leading    controllers that need the leadership begin their runs;      stopping
                functions that need it start
-    stopping   every member is told to stop at once, then:                 stopped
+    stopping   all members begin to stop at the same time, then:           stopped
       work       runs and functions that need the Lease end; then the
                  Lease is released
       rest       the other members end and pending Events are sent; the

@@ -72,8 +72,8 @@ class ServerGroup:
             self._started.append(server)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether `thread` belongs to a server, by the server's own `owns`. Such a thread must not wait for the
-        server's end."""
+        """Whether `thread` belongs to a server; the server's own `owns` decides. Such a thread must not wait for
+        the server's end."""
         found = [getattr(server, "owns", None) for server in list(self._started)]
         return any(owns(thread) for owns in found if owns is not None)
 

@@ -19,8 +19,8 @@ ask for a shard's Lease and when to give the shard up. A shard, as one replica s
 
 The replica itself:
 
-    waiting       Join   -> taking part   renews its own Lease; lists all Leases every `retry` seconds while it is valid
-    any           Quit   -> quitting      deletes its own Lease at once, so that the others' quotas grow; its quota is 0
+    waiting       Join   -> taking part   renews its own Lease; while that is valid, lists all Leases every `retry` s
+    any           Quit   -> quitting      deletes its own Lease at once, so that the other quotas grow; its own is 0
     quitting      all shards are away and its own Lease is deleted, or the time is over   -> gone
 
 A *division* is the number of shards and the `by` of a replica's Sharding. A replica *may take* a shard if it takes
@@ -192,7 +192,8 @@ class ShardState:
                 stale[n] = holder
             else:
                 held[holder] += 1
-        # A dead replica's last renewals of all its Leases were at most `retry` apart.
+        # The last renewals of a dead replica's Leases are at most `retry` apart. A holder that renewed its own Lease
+        # later than that counts as living.
         living = self.replicas.without(stale.values(), unless_seen_since=unrenewed_since + rules.lease.retry)
         takers = [member for member in living.members for _ in range(living.quota_of(member) - held[member])]
         return frozenset(n for n, member in zip(stale, takers, strict=False) if member == own)

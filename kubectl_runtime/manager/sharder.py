@@ -416,7 +416,8 @@ class Sharder:
         left = frozenset(n for n, hold in held_before.items() if held.get(n) != hold)
         lost = frozenset(n for n, term in before.items() if now.get(n) != term)
         gained = frozenset(n for n, term in now.items() if before.get(n) != term)
-        # A shard that was given up on purpose is draining or releasing first; any other lost shard was taken away.
+        # A lost shard was given up on purpose if it is draining, releasing or released, or if this replica quits. All
+        # other lost shards were taken away.
         taken = frozenset(n for n in lost if n not in state.draining and state.shards[n].phase in (
             LeasePhase.STANDBY, LeasePhase.LOST, LeasePhase.LEADING) and state.phase is Phase.TAKING_PART)
         if lost or gained:
@@ -472,7 +473,7 @@ class Sharder:
     def _guarded(self, body: Callable[[], None]) -> None:
         try:
             body()
-        except BaseException as error:  # a bug: end all of the replica's participation, not only this thread
+        except BaseException as error:  # a bug: the replica leaves the group; not only this thread ends
             log.critical("sharding %s failed; this replica no longer takes part", self.sharding.name, exc_info=error)
             with self._changed:
                 before, self._state = self._state, replace(ShardState.first(self._rules), phase=Phase.GONE)

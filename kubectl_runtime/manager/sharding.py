@@ -3,12 +3,12 @@
 Objects are divided into a fixed number of shards. Each shard has a Lease, and the Lease's holder reconciles the shard's
 objects. The number of shards is independent of the number of replicas: replicas come and go, and whole shards move.
 
-    by          the shard is decided by                      a replica watches and stores
+    by          the shard is decided by                      the objects that a replica watches and stores
     name        a rendezvous hash of namespace and name      all objects
-    namespace   the range that contains the hash of the      of the kinds that a controller reconciles and owns: the
-                namespace                                    objects of its shards; of other kinds: all objects
-    uid         the range that contains the hash of the uid  of the kind that a controller reconciles: the objects of
-                                                             its shards; of other kinds: all objects
+    namespace   the range that contains the hash of the      the objects of its shards, for the kinds that a controller
+                namespace                                    reconciles or owns; all objects of other kinds
+    uid         the range that contains the hash of the uid  the objects of its shards, for the kind that a controller
+                                                             reconciles; all objects of other kinds
 
 `Replicas` counts the replicas; the number decides how many shards each replica takes. To be counted, each replica
 renews a labelled Lease of its own. The shards' Leases cannot be used for the count, since they do not name a replica
@@ -279,8 +279,8 @@ class Replicas:
         return self.shards, self.by
 
     def listed(self, sights: Iterable[Sight], at: float) -> Replicas:
-        """Return the replicas after a list. It counts the other replicas' own Leases, and the Leases of shards of other
-        divisions."""
+        """Return the replicas after a list of Leases. The result contains the other replicas' own Leases, and the
+        Leases of the shards of other divisions."""
         seen: dict[str, Seen] = {}
         for sight in sights:
             if sight.record.holder == self.identity or (sight.shard is not None and sight.division == self.division):

@@ -20,10 +20,10 @@ def test_durations_may_be_timedeltas() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
-    ({"lease": 10, "renew_deadline": 10}, r"not 10 and 10 s"),
-    ({"lease": 8}, r"not 10 and 8 s"),
-    ({"renew_deadline": 2.4, "retry": 2}, r"not 2 and 2.4 s"),
-    ({"retry": 9}, r"not 9 and 10 s"),
+    ({"lease": 10, "renew_deadline": 10}, r"renew_deadline \(10 s\) has to be less than lease \(10 s\)"),
+    ({"lease": 8}, r"renew_deadline \(10 s\) has to be less than lease \(8 s\)"),
+    ({"renew_deadline": 2.4, "retry": 2}, r"is 2\.4 s, which has to be less than renew_deadline \(2\.4 s\)"),
+    ({"retry": 9}, r"1\.2 times retry \(9 s\) is 10\.8 s, which has to be less than renew_deadline \(10 s\)"),
     ({"lease": 0}, r"lease has to be positive, not 0"),
     ({"renew_deadline": -1}, r"renew_deadline has to be positive, not -1"),
     ({"retry": float("nan")}, r"retry has to be positive, not nan"),
