@@ -42,8 +42,8 @@ def install_kinds(client: Client, kinds: list[type[CustomResource]]) -> list[str
     Several versions of one kind share one definition (`definitions_of`). An existing definition is replaced, even by an
     older one, since the server belongs to the program. Raises CommandError for classes whose definition cannot be made,
     and for a change that the server refuses, for example the removal of a version in which objects may be stored.
-    Raises MissingExtra for CEL rules if the extra `cel` is not installed, since the server could not evaluate the rules
-    either. Raises KubeError like `apply_crd`.
+    Raises MissingExtra if a definition has CEL rules and the extra `cel` is not installed, since the server cannot
+    evaluate the rules without it. Raises KubeError like `apply_crd`.
     """
     try:
         definitions = definitions_of(kinds)

@@ -12,7 +12,7 @@ status 2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while th
 `OperatorProcess` is the child process. `Sources` finds the program's Python files and reports changed files:
 
 - for a module in the current folder: all files below the current folder
-- for a module elsewhere: its package, or its single file, unless it is installed
+- for a module elsewhere: its package, or its single file, unless the module is installed
 - for a module that is not found: all files below the current folder, since the module may be created there
 
 Dot files, virtual environments and caches are skipped. A check costs one `stat` per file. It covers only the `MOST`
@@ -318,7 +318,7 @@ def _kubeconfig(server: ApiServer) -> Iterator[Path]:
         path = server.write_kubeconfig(folder / "kubeconfig")
         written = path.read_text()
     except OSError as error:
-        raise CommandError(f"no kubeconfig can be written: {error}; run the command in a folder of yours") from None
+        raise CommandError(f"no kubeconfig can be written: {error}; run the command in another folder") from None
     try:
         yield path
     finally:

@@ -44,8 +44,8 @@ def run(options: argparse.Namespace) -> int:
     package = options.name.replace("-", "_")
     if not package.isidentifier() or keyword.iskeyword(package) or package in ("tests", "conftest", "kubectl_runtime") \
             or package in sys.stdlib_module_names:
-        raise UsageError(f"a project cannot be called {options.name}: its package would be {package}, which "
-                         "Python cannot import, or which names another module")
+        raise UsageError(f"a project cannot be called {options.name}: its package would have the name {package}, which "
+                         "is not a valid Python name, or is the name of another module")
     stem = re.sub("-(operator|controller)$", "", options.name)
     kind = options.kind or "".join(word.capitalize() for word in stem.split("-"))
     if kind in _TAKEN:
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _kind(text: str) -> str:
     if not re.fullmatch("[A-Z][A-Za-z0-9]{0,62}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a kind: it must be a capital and further letters or digits")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a kind: it must be a capital letter, then letters or digits")
     return text
 
 

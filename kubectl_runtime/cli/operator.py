@@ -92,8 +92,8 @@ def operate(options: RunOptions, *, serve: str | None = SERVE, debug: DebugPage 
 
 
 def tell_of_replicas(manager: Manager, config: Config) -> None:
-    """Log that further replicas would do the same work, if the program runs in a Pod without an election and without
-    shards."""
+    """If the program runs in a Pod without an election and without shards, log that further replicas would do the same
+    work."""
     if config.origin == SERVICE_ACCOUNT_ORIGIN and manager.leader is None and manager.sharding is None:
         log.info("no election: each replica of this program does all of the work; with --leader-elect %s NAME only "
                  "one replica works at a time", FLAGS["name"])
@@ -111,7 +111,7 @@ def _why_it_ended(error: Exception, manager: Manager) -> str:
     return f"the operator has failed, as the log says: {described(error)}"
 
 
-WITHOUT_A_CLUSTER = "Without a cluster, --dev runs it on an API server of its own."
+WITHOUT_A_CLUSTER = "Without a cluster, --dev runs the program on an API server of its own."
 
 
 def config_of(options: RunOptions, remedy: str = WITHOUT_A_CLUSTER) -> Config:
@@ -149,7 +149,7 @@ def manager_of(options: RunOptions, make: Callable[[], BoundController[Any] | Ma
                            f"{manager.serve!r}: leave one of them out")
     if (options.debug_page, options.debug_details) != (None, None) and manager.debug != page:
         raise UsageError(f"--debug-page and --debug-details give {page}, but the program's own Manager has debug="
-                           f"{manager.debug}: leave one of them out")
+                           f"{manager.debug}: leave out the options, or the program's debug=")
     return manager
 
 
@@ -164,8 +164,8 @@ def _check_election(options: RunOptions, manager: Manager) -> None:
                                "--leader-elect")
         return
     if options.leader_elect is False:
-        raise UsageError(f"--no-leader-elect, but the program's own Manager is elected by the Lease {election.name}: "
-                           "leave one of them out")
+        raise UsageError("--no-leader-elect turns the election off, but the program's own Manager has an election, "
+                         f"with the Lease {election.name}: leave out the option, or the program's leader=")
     for name, value in said.items():
         own = _value(election, name)
         if value != own:

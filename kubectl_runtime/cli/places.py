@@ -154,7 +154,7 @@ def _check_not_shadowed(name: str, module: ModuleType) -> None:
     found = getattr(module, "__file__", None)
     if wanted.is_file() and (found is None or not wanted.samefile(found)):
         raise CommandError(f"{name} is {found or 'a part of Python'}, which was imported before {wanted} could be: "
-                           "give the file another name")
+                           f"give {wanted.name} another name")
 
 
 def print_utf8(text: str) -> None:

@@ -27,8 +27,8 @@ from kubectl_runtime.testing.asking import duration
 
 T = TypeVar("T")
 
-WITHOUT_A_CLUSTER = ("--kubeconfig FILE names the kubeconfig, too; `kubectl-runtime run MODULE:NAME --dev` writes that "
-                     "of its own server to .kubectl-runtime/kubeconfig. Without a cluster, --snapshot FILE plans "
+WITHOUT_A_CLUSTER = ("--kubeconfig FILE also names a kubeconfig; `kubectl-runtime run MODULE:NAME --dev` writes one "
+                     "for its own server to .kubectl-runtime/kubeconfig. Without a cluster, --snapshot FILE plans "
                      "against a file that an earlier plan wrote with --save.")
 
 EPILOG = """\

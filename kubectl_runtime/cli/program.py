@@ -3,7 +3,8 @@
     def main(client: Client) -> BoundController[Widget]:
         return Controller(Api.all(client, Widget)).bind(reconcile)
 
-The function may also return a Manager. Calling the function opens no connection, unless its own code does.
+The function may also return a Manager. Calling the function opens no connection, unless the function's own code
+opens one.
 """
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def program_in(module: ModuleType, place: Place) -> Callable[[Client], Any]:
         raise UsageError(f"{place.module} has no {place.name}{hint(place.name, functions, 'functions')}")
     if not callable(function):
         raise UsageError(f"{place} is {_a(function)}; it has to be {_RULE}")
-    if isinstance(function, type) and issubclass(function, Resource):  # its __init__ accepts any argument
+    if isinstance(function, type) and issubclass(function, Resource):  # `misfit` would accept this class
         raise UsageError(f"{place} is the class of a kind; it has to be {_RULE}")
     if inspect.iscoroutinefunction(function):
         raise UsageError(f"{place} is an async function; it has to be {_RULE}: write def, not async def")

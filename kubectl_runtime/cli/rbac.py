@@ -6,8 +6,8 @@
                        are limited to named objects; if a name is not known, a warning says so
     leader election    the Lease, if the Manager has an election or with --leader-elect
     sharding           all Leases of the namespace, since each replica generates its own Lease's name
-    --recorded FILE    the permissions that reconcilers used in tests (`pytest --kube-record-rights FILE`), and those
-                       for the library's follow-up requests: see testing/rights_recorder.py
+    --recorded FILE    the permissions that reconcilers used in tests (`pytest --kube-record-rights FILE`), and the
+                       permissions for the library's follow-up requests (see testing/rights_recorder.py)
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. The output is a
 ServiceAccount, a ClusterRole or Roles, and their bindings. The permissions for a watch in one namespace are granted
@@ -49,14 +49,14 @@ from kubectl_runtime.webhooks.server import WebhookServer
 _LEASES = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
 _SHARDS = {**_LEASES, "verbs": ["create", "delete", "get", "list", "update"]}
 _FORESEEN = """
-With --recorded, the library's own follow-up requests are granted too: it patches an event that repeats, reads an
-object with a finalizer again when the object is deleted, and create_or_update creates or updates. Other permissions are
-granted only if the tests make a reconciler use them.
+With --recorded, the library's own follow-up requests are granted too: the library patches an event that repeats, and
+reads an object with a finalizer again when the object is deleted; create_or_update creates or updates. Other
+permissions are granted only if the tests make a reconciler use them.
 """
 _UNNAMED = {
     **dict.fromkeys(("validatingwebhookconfigurations", "mutatingwebhookconfigurations"),
-                    "WebhookServer(configuration=NAME) names the operator's own"),
-    "customresourcedefinitions": "a Conversion whose versions are classes names the operator's own"}
+                    "WebhookServer(configuration=NAME) limits this to the operator's own"),
+    "customresourcedefinitions": "a Conversion between classes limits this to the operator's own"}
 _LEASE_NAMES = "each replica generates the name of its own Lease; a namespace of its own keeps other Leases out"
 _API = "rbac.authorization.k8s.io"
 
@@ -78,7 +78,7 @@ def add_program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", type=checked_name, metavar="NAME",
                         help="the name of the service account and the roles (default: the first controller's name)")
     parser.add_argument("--namespace", type=checked_namespace, metavar="NAME",
-                        help="the namespace of the service account (default: that of the Service of its webhooks, "
+                        help="the namespace of the service account (default: the namespace of the webhooks' Service, "
                              "else the same as --name)")
 
 

@@ -20,8 +20,8 @@ The program runs in this process, on a simulated clock, with recorded stores and
 stops in the run that failed. A recording does not hold the data of Secrets, random numbers, or what a program reads
 elsewhere.
 
-exit status: 0 when the run ends as it was recorded, or in the same class of exception; 1 when it does not, or when the
-recording cannot be replayed; 2 when the command line is wrong.
+exit status: 0 when the run ends as it was recorded, or with the same class of exception; 1 when it does not, or when
+the recording cannot be replayed; 2 when the command line is wrong.
 """
 
 

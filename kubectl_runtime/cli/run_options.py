@@ -62,7 +62,7 @@ class ShortFormatter(logs.TextFormatter):
         try:
             text = super().formatMessage(record)
         finally:
-            record.name = name  # other handlers see the same record
+            record.name = name  # restored, since other handlers see the same record
         colour = _COLOURS.get(record.levelno) if self._colours else None
         return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
 
@@ -148,7 +148,7 @@ class RunOptions:
 
     @property
     def lease(self) -> dict[str, Any]:
-        """The options for the Lease that the command line contains, under the argument names of `LeaderElection`."""
+        """The given options for the Lease, under the names of `LeaderElection`'s arguments."""
         said = {"name": self.leader_elect_resource_name, "namespace": self.leader_elect_resource_namespace,
                 "lease": self.leader_elect_lease_duration, "renew_deadline": self.leader_elect_renew_deadline,
                 "retry": self.leader_elect_retry_period}
@@ -207,7 +207,7 @@ def _cluster(group: argparse._ArgumentGroup) -> None:
                        help="the kubeconfig to use (default: $KUBECONFIG, ~/.kube/config, else the Pod's account)")
     group.add_argument("--context", metavar="NAME", help="the kubeconfig's context to use (default: its current one)")
     group.add_argument("-n", "--namespace", type=checked_namespace, metavar="NAME",
-                       help="the client's default namespace, and that of the Lease (default: the context's, or the "
+                       help="the default namespace of the client and of the Lease (default: the context's, or the "
                             "Pod's)")
 
 

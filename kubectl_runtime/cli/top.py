@@ -239,7 +239,7 @@ def _columns() -> int:
 
 @contextlib.contextmanager
 def _whole_screen() -> Iterator[None]:
-    """Use the terminal's alternate screen, and restore the normal one at the end, also after SIGTERM."""
+    """Use the terminal's alternate screen, and restore the normal screen at the end, also after SIGTERM."""
     def end(number: int, _frame: object) -> None:
         raise SystemExit(128 + number)
 

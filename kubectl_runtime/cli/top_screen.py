@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Group:
-    """Rows of one kind, named `what`; `total`: the number of rows that exist, shown or not."""
+    """A group of rows with the name `what`. `total`: the number of rows that exist, including hidden rows."""
 
     lines: list[Line]
     what: str

@@ -163,7 +163,7 @@ def test_no_operator_outlives_its_server(source: Path) -> None:
 def test_a_source_with_the_name_of_a_module_of_python_is_told_to_take_another(source: Path) -> None:
     source.rename(source.with_name("operator.py"))
     with Program("-P", "-m", "kubectl_runtime", "run", "operator:main", "--dev", cwd=source.parent) as program:
-        program.until("operator.py could be: give the file another name")
+        program.until("operator.py could be: give operator.py another name")
         program.send(signal.SIGTERM)
         assert program.end() == 0, program.text
     assert "Traceback" not in program.text

@@ -93,7 +93,7 @@ def test_a_syntax_error_shows_its_line(folder: Path) -> None:
 def test_a_file_with_the_name_of_a_module_of_python_is_told_to_take_another(folder: Path) -> None:
     (folder / "operator.py").write_text("def main(client): ...")
     with pytest.raises(CommandError, match=r"operator is .*operator\.py, which was imported before .* could be: give "
-                                           "the file another name"):
+                                           "operator.py another name"):
         imported("operator")
 
 

@@ -184,7 +184,7 @@ def by_name(documents: list[dict[str, Any]]) -> list[tuple[str, list[str] | None
     ("converting", [(None, [*WATCHED, "patch"])], [(None, WATCHED), (["boxes.example.com"], ["patch"])],
      ["the operator may change all validatingwebhookconfigurations: WebhookServer(configuration=NAME)"]),
     ("hooks", [(None, [*WATCHED, "create"]), (["shop"], ["get", "patch"])], [(None, ["get", *WATCHED, "patch"])],
-     ["the operator may change all customresourcedefinitions: a Conversion whose versions are classes"])])
+     ["the operator may change all customresourcedefinitions: a Conversion between classes limits this"])])
 def test_changes_are_granted_by_name_or_a_warning_says_why_not(
         program: str, hooks: Any, definitions: Any, warned: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rbac", f"rbac_program:{program}", "--name", "op"]) == 0
@@ -294,7 +294,7 @@ def test_without_recorded_rights_that_is_noted(capsys: pytest.CaptureFixture[str
 def test_the_help_says_what_is_granted_without_having_been_seen(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["rbac", "--help"])
-    assert "it patches an event that repeats" in capsys.readouterr().out
+    assert "the library patches an event that repeats" in capsys.readouterr().out
 
 
 TESTS = '''

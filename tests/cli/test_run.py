@@ -103,7 +103,7 @@ def test_what_a_program_s_own_manager_says_of_the_page_is_kept_and_may_not_be_co
     assert made(client, own).debug == DebugPage(remote=True)
     assert made(client, own, "--debug-page", "remote").debug == DebugPage(remote=True)
     for arguments in (["--debug-page", "off"], ["--debug-page", "local"], ["--debug-details"]):
-        with pytest.raises(CommandError, match=r"--debug-page and --debug-details give .* leave one"):
+        with pytest.raises(CommandError, match=r"--debug-page and --debug-details give .* leave out"):
             made(client, own, *arguments)
     with pytest.raises(CommandError, match="--debug-page off and --debug-details contradict each other"):
         options("--debug-page", "off", "--debug-details")
@@ -170,7 +170,8 @@ def test_a_manager_keeps_what_it_says(client: Client) -> None:
     (["--leader-elect-resource-namespace", "system"], "--leader-elect-resource-namespace is system"),
     (["--leader-elect-retry-period", "3s"], "--leader-elect-retry-period is 3.0, but the program's own "
                                             "LeaderElection has retry=2.0"),
-    (["--no-leader-elect"], "--no-leader-elect, but the program's own Manager is elected by the Lease own"),
+    (["--no-leader-elect"], "--no-leader-elect turns the election off, but the program's own Manager has an election, "
+                            "with the Lease own: leave out the option"),
     (["--health-probe-bind-address", ":9090"], "--health-probe-bind-address is :9090, but the program's own Manager "
                                                "has serve='127.0.0.1:1234'"),
     (["--health-probe-bind-address", "0"], "--health-probe-bind-address is 0"),
@@ -186,7 +187,8 @@ def test_what_a_manager_says_otherwise_is_a_contradiction(client: Client, argume
     ([LEASE, "mine"], "--leader-elect-resource-name configures an election, but none is enabled: add --leader-elect"),
     (["--no-leader-elect", LEASE, "x"], "--no-leader-elect and --leader-elect-resource-name contradict each other"),
     (["--leader-elect", LEASE, "Not A Name"], "the name of a Lease is 'Not A Name'"),
-    (["--leader-elect", LEASE, "x", "--leader-elect-renew-deadline", "20s"], "renew_deadline has to be less than"),
+    (["--leader-elect", LEASE, "x", "--leader-elect-renew-deadline", "20s"],
+     "renew_deadline (20 s) has to be less than lease (15 s)"),
     (["--dev", "--kubeconfig", "x"], "--kubeconfig names a cluster, and --dev runs on a server of its own"),
     (["--dev", "--context", "x"], "--context names a cluster"),
     (["--webhook-service", "a/b=https://127.0.0.1:1"], "--webhook-service is for the --dev server"),
@@ -253,7 +255,7 @@ def test_the_cluster_is_that_of_the_kubeconfig_the_context_and_the_namespace(tmp
 def test_without_a_cluster_the_way_to_try_it_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(CommandError, match=r"no cluster is configured.*--dev runs it on an API server of its own"):
+    with pytest.raises(CommandError, match=r"no cluster is configured.*--dev runs the program on an API server"):
         config_of(options())
 
 
