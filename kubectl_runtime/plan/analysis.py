@@ -271,8 +271,8 @@ class _Report:
                     str(self._snapshot), round(observed.took, 3), observed.runs)
 
     def _refusals(self, identity: Identity, change: Change) -> Iterator[Problem]:
-        """Problems that name the objects which the cluster's controllers cannot create after a change, and the
-        reasons."""
+        """Yield a Problem, with the reason, for each kind of object that the cluster's controllers cannot create after
+        a change."""
         def uids(keys: Iterable[Identity]) -> set[str]:
             return {version.uid for key in keys for state in (self._observed.before, self._observed.after)
                     if (version := state.get(key)) is not None}

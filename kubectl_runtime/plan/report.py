@@ -152,7 +152,7 @@ def _shown(value: Any) -> str:
 @dataclass(frozen=True)
 class Problem:
     """An object whose run failed, or for which the result of the plan is unknown. `object`: the object's name;
-    `reason`: the error or why the result is unknown; `line`: the line of code; `by`: the controller.
+    `reason`: the error, or the cause of the unknown result; `line`: the line of code; `by`: the controller.
 
     >>> print(Problem("ConfigMap default/settings", "KeyError: 'color'", by="configmap"))
     ConfigMap default/settings: KeyError: 'color'  (configmap)

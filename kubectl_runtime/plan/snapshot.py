@@ -2,7 +2,7 @@
 
 - the kinds that the program's controllers watch, and further named kinds
 - namespaces, quotas, limits, admission policies with their parameters, and the program's own webhook configurations
-- the kinds of these objects' owners, and the built-in kinds that the cluster creates for them (ReplicaSets, Pods)
+- the kinds of these objects' owners, and of the objects that the cluster creates for them (ReplicaSets, Pods)
 - the kinds that the program requests in a trial run with the objects read so far, in the requested namespaces
 - the CustomResourceDefinitions of all these kinds
 
@@ -47,7 +47,7 @@ _REPLICA_SETS = ApiResource("apps", "v1", "ReplicaSet", "replicasets")
 _JOBS = ApiResource("batch", "v1", "Job", "jobs")
 _OWNED = {"deployments.apps": (_REPLICA_SETS,), "replicasets.apps": (_PODS,), "statefulsets.apps": (_PODS,),
           "daemonsets.apps": (_PODS,), "jobs.batch": (_PODS,), "cronjobs.batch": (_JOBS,)}
-"""The kinds that the cluster's own controllers create for objects of a kind."""
+"""By kind of an owner, the kinds of the objects that the cluster's own controllers create for such an owner."""
 NEVER = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
 _ROUNDS = 5
 """The maximum number of trial runs to find the kinds that the program requests."""
@@ -225,7 +225,7 @@ class _Reading:
         self._objects[f"{obj['apiVersion']}/{obj['kind']}", metadata.get("namespace", ""), metadata["name"]] = obj
 
     def _follow(self) -> None:
-        """Read the kinds of the objects' owners, and the kinds that the cluster creates for the objects, until no kind
+        """Read the kinds of the objects' owners, and of the objects that the cluster creates for them, until no kind
         is new."""
         looked_at: set[tuple[str, str, str]] = set()
         while True:

@@ -4,9 +4,9 @@ A saved snapshot is one JSON document in a file that only its owner can read. It
 with `.gz`.
 
 `Redaction` replaces secret values with digests of equal length as soon as they are read. It covers the values of
-Secrets, kubectl's last-applied annotation, which copies them, and the fields named by the caller. Each snapshot has a
-new key for the digests, which is never saved. Equal values have equal digests, so that a copy of a Secret is still
-recognizable.
+Secrets and the fields named by the caller. In objects with such values it also covers kubectl's last-applied
+annotation, which contains copies of the values. Each snapshot has a new key for the digests; the key is never saved.
+Equal values have equal digests, so that a copy of a Secret is still recognizable.
 """
 from __future__ import annotations
 
@@ -371,9 +371,9 @@ def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[O
 
 def gaps(snapshot: StoredSnapshot, registry: Registry,
          asked: Iterable[tuple[str, str, str, str]]) -> tuple[list[str], list[Problem]]:
-    """Return what could not be simulated because a permission is missing, and the problems of the snapshot: kinds that
-    could not be read, and kinds that the program requested (`asked`: group, version, plural, namespace) but that were
-    not read."""
+    """Return two lists. The first names kinds that are not simulated because a permission is missing. The second
+    reports other kinds that could not be read, and kinds that the program requested but that were not read. `asked`:
+    the requested kinds, each as group, version, plural and namespace."""
     not_simulated: list[str] = []
     unknown: list[Problem] = []
     for read in snapshot.kinds:
