@@ -1,5 +1,5 @@
-"""`SimClock`: a clock that only a test moves. `SimExecutor`: runs the work of several threads in one, in a seeded
-order.
+"""`SimClock`: a clock that only a test moves. `SimExecutor`: runs the work of several threads in one thread, in an
+order that a seed decides.
 
 In a test with several threads, `SimClock().wait` blocks its thread, and `advance` wakes each waiter whose time has
 come. Before it calls `advance`, a test calls `settle(n)`, which blocks (for a limited real time) until n threads wait

@@ -1,6 +1,7 @@
 """The pytest plugin: fixtures for an embedded API server, its client and its kubeconfig, and for simulations.
 
-    pytest_plugins = "kubectl_runtime.testing.pytest_plugin"      in the conftest.py at the top of a project
+    # conftest.py at the top of a project
+    pytest_plugins = "kubectl_runtime.testing.pytest_plugin"
 
 Without this line pytest does not know the fixtures, and nothing of this package is imported. The fixtures:
 
@@ -88,7 +89,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--perturb-seed", dest="perturb_seed", type=int, default=None, metavar="SEED",
                     help="the seed of the run to repeat")
     group.addoption("--cluster", dest="kube_cluster", default=None, metavar="KUBECONFIG",
-                    help="run tests of the fixture cluster in the cluster of this kubeconfig's current context")
+                    help="run tests that use the fixture cluster on the cluster of this kubeconfig's current context")
     group.addoption("--simulation-seed", dest="simulation_seed", default=None, type=int, metavar="NUMBER",
                     help="seed of the fixture simulation, in place of the tests' own")
 

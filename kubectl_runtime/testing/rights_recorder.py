@@ -1,7 +1,7 @@
 """Records the permissions that reconcilers use in tests, for `kubectl-runtime rbac --recorded`.
 
-    pytest --kube-record-rights rights.json          the option of the pytest plugin
-    with RightsRecorder() as recorder: ...           in a program
+    pytest --kube-record-rights rights.json          # with the pytest plugin
+    with RightsRecorder() as recorder: ...           # in a program
 
 The recorder notes the requests that a reconciler's run makes in the run's own thread, and the Events that the run
 records. It ignores requests of the tests' own clients. It also ignores the controllers' watches, since `rbac` knows

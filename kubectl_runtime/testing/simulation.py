@@ -15,12 +15,13 @@ seed always runs in the same way, so a failure is reproducible. Work takes no si
 example two controllers that overwrite each other's field) raises an AssertionError that names the objects.
 
 Clients must use `simulation.clock` and connect to their server without threads or sockets. `simulation.serve` and
-`simulation.client` make such servers and clients. A test may also mount `ApiServer.transport()` or a transport of its
-own:
+`simulation.client` make such servers and clients:
 
     with Simulation(seed=1) as simulation:
         server = simulation.serve(controllers=["*"])
         client = simulation.client(server)
+
+A test may also mount `ApiServer.transport()` or a transport of its own.
 """
 from __future__ import annotations
 
@@ -123,7 +124,7 @@ class SimulatedServers:
     def serve(self, arguments: dict[str, Any]) -> ApiServer:
         """Make a server on the simulation's clock, with the simulation's seed unless `arguments` contain another
         seed."""
-        from kubectl_runtime.apiserver.server import ApiServer  # late, since a simulation may have no server
+        from kubectl_runtime.apiserver.server import ApiServer  # imported late, since a simulation may have no server
 
         server = ApiServer(clock=self._clock, **{"seed": self._seed, **arguments})
         self._servers.append(server)
@@ -241,10 +242,10 @@ class Simulation:
         A Manager is also passed alone. Its controllers are started and returned as a list, in the order of `add`. The
         Manager's election, shards, runnables and servers are ignored.
 
-        Raises RequestError for a controller without a reconciler, and for a reconciler beside a bound controller or a
-        Manager."""
+        Raises RequestError for a controller without a reconciler, and for a reconciler together with a bound
+        controller or a Manager."""
         if not isinstance(controller, Controller):
-            from kubectl_runtime.manager.manager import Manager  # late, since most simulations have none
+            from kubectl_runtime.manager.manager import Manager  # imported late, since most simulations have no Manager
 
             if isinstance(controller, BoundController | Manager) and (
                     reconciler, error_policy, context) != (None, None, None):

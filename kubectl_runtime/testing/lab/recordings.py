@@ -178,7 +178,7 @@ def _after_what_was_held(lines: list[Line]) -> list[Line]:
 
 
 PASSING = frozenset({"events", "events.events.k8s.io", "leases.coordination.k8s.io"})
-"""The kinds of Events and Leases, which are ignored, as `plural.group`."""
+"""The ignored kinds (Events and Leases), as `plural.group`."""
 
 _REVIEWS = ("authorization.k8s.io", "authentication.k8s.io")
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")

@@ -254,8 +254,8 @@ URL = "http://recording.invalid"
 @dataclass(frozen=True)
 class Replayed:
     """The result of `replay`. `runs`: the number of replayed runs; `target`: the last replayed run, as text; `recorded`
-    and `error`: the error of that run in the recording and in the replay, or None; `departures`: the differences
-    between the program's requests and results and the recorded ones, as text."""
+    and `error`: the error of that run in the recording and in the replay, or None; `departures`: the requests
+    and results of the program that differ from the recording, as text."""
 
     runs: int
     target: str

@@ -1,9 +1,11 @@
 """Transports between the clients and the simulated server. They apply the disturbances.
 
 A *life* is one process of the controllers. Each request of a life is passed to `World.answer`, which may end the life.
-After that all requests of the life fail. A life's watches deliver no events while they are held back, and they break
-when `break_watches` is called. Requests of the story are passed to `World.answer_story`. While the story waits, time
-passes and the controllers run.
+After that all requests of the life fail. While the watches of a life are held back, they deliver no events.
+`Life.break_watches` ends the watches like a broken connection.
+
+The *story* is the function that changes objects, as a user does; it has a client of its own. Each request of the story
+is passed to `World.answer_story`. While the story waits, time passes and the controllers run.
 """
 from __future__ import annotations
 
@@ -113,7 +115,8 @@ class LifeTransport(BaseAdapter):
         self._world, self._life, self._server = world, life, server
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Raises ProcessEnded if the life has ended, and what the server's transport raises."""
+        """Send a request of the life. Raises ProcessEnded if the life has ended, and what the server's transport
+        raises."""
         if self._life.dead:
             raise ProcessEnded
         asked = Asked.of(request)
@@ -136,7 +139,7 @@ class StoryTransport(BaseAdapter):
         self._world, self._server = world, server
 
     def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        """Raises what the server's transport raises."""
+        """Send a request of the story. Raises what the server's transport raises."""
         asked = Asked.of(request)
         response = self._world.answer_story(asked, lambda: self._server.send(request, *args, **options))
         if asked.is_watch and response.status_code == 200:

@@ -1,8 +1,9 @@
 """`World`: plays a story together with the controllers once, in one thread, with at most one disturbance.
 
-The story's first request calls `build`, creates the CRDs of the watched kinds and starts the controllers. After each
-write of the story the controllers run for `SETTLE` simulated seconds. The controllers also run while the story waits,
-and for `REST` seconds after the story. Then the server's objects are the end state of the run.
+The *story* is the function that changes objects, as a user does. Its first request calls `build`, creates the CRDs of
+the watched kinds and starts the controllers. After each write of the story the controllers run for `SETTLE` simulated
+seconds. The controllers also run while the story waits, and for `REST` seconds after the story. Then the server's
+objects are the end state of the run.
 
 A *life* is one simulated process of the controllers; it begins with a call of `build`. It ends when its transport
 raises `ProcessEnded`, which ends whatever was in progress. After that nothing of the life runs, and `build` is called
@@ -65,8 +66,8 @@ def controllers_of(made: Any, url: str = URL) -> list[BoundController[Any]]:
             raise ValueError(f"controller {plan.name} reads a stream of the program, which a simulation cannot "
                              "pull: let it watch an Api instead")
         if plan.client.config.cluster_url != url:
-            raise ValueError(f"controller {plan.name} does not use the client that build was called with, but one of "
-                             f"{plan.client.config.cluster_url}: make its Apis with the client passed to build")
+            raise ValueError(f"controller {plan.name} uses a client of {plan.client.config.cluster_url}, not the "
+                             "client passed to `build`: make its Apis with the client passed to `build`")
     return bound
 
 

@@ -220,7 +220,7 @@ def test_what_cannot_be_played_is_refused_in_words() -> None:
     wrong: Any = "crash"
     with pytest.raises(ValueError, match="write nothing"):
         perturb(silent, story)
-    with pytest.raises(ValueError, match="the client that build was called with"):
+    with pytest.raises(ValueError, match="not the client passed to `build`"):
         perturb(elsewhere, story)
     with pytest.raises(ValueError, match="end with different objects"):
         perturb(buggy.right, lambda client: buggy.sites(client).create(buggy.Site(name=next(names),
