@@ -147,7 +147,8 @@ def test_a_client_refuses_options_that_its_writes_could_not_have(option: str, va
 
 
 def test_an_apply_without_a_manager_says_where_one_may_be_said() -> None:
-    with pytest.raises(RequestError, match="here or for all writes of the Client; a controller's runs use the controller's name"):
+    with pytest.raises(RequestError, match="here or for all writes of the Client; "
+                                           "a controller's runs use the controller's name"):
         sent(lambda api: api.apply(BODY))
 
 
