@@ -200,7 +200,7 @@ def _plain_media(request: HttpRequest) -> Media:
         return negotiated(request, transforms=False)
     except errors.StatusError:
         if negotiation.wants_protobuf_only(request):
-            return Media()  # JSON; clients that prefer protobuf can read it too
+            return Media()  # answer in JSON: clients that ask for protobuf can read it too
         raise
 
 

@@ -191,7 +191,8 @@ STRING = Schema("scalar", node={"type": "string"}, scalar="string")
 
 
 def from_openapi(json_schema: Node | None) -> Schema:
-    """The schema of a custom resource. None (a CRD version without a schema) allows anything below the top level.
+    """The schema of a custom resource. If `json_schema` is None, because the CRD version has no schema, every field
+    except apiVersion, kind and metadata may have any value.
 
     `json_schema` is the value of ``schema.openAPIV3Schema``; it is kept by reference and never changed. A schema that
     the API server would refuse as not structural does not raise here: its unknown parts allow any value.

@@ -314,9 +314,9 @@ def _validate(ctx: RequestContext, new: Object, before: Object, subresource: str
 
 
 def refusing(ctx: RequestContext, problems: list[str]) -> str:
-    """The text that refuses unknown or repeated fields under fieldValidation Strict, else "".
+    """The error text for unknown or repeated fields (`problems`) if fieldValidation is Strict; otherwise "".
 
-    Under fieldValidation Warn this function adds warnings.
+    If fieldValidation is Warn, this function adds the problems to the request's warnings.
     """
     validation = ctx.options.field_validation if ctx.options else "Warn"
     if validation == "Strict" and problems:

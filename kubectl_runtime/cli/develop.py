@@ -220,7 +220,8 @@ def develop(options: RunOptions) -> int:
     signals: SimpleQueue[int] = SimpleQueue()
     hang_up = getattr(signal, "SIGHUP", None)  # which Windows lacks
     for number in (signal.SIGINT, signal.SIGTERM, *((hang_up,) if hang_up else ())):
-        if number != hang_up or signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores it
+        # If SIGHUP is ignored, as under nohup, it stays ignored.
+        if number != hang_up or signal.getsignal(number) != signal.SIG_IGN:
             # `put` takes no lock, so it may interrupt `_heard`.
             signal.signal(number, lambda received, _: signals.put(received))
     see_current_folder()

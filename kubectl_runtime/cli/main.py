@@ -47,8 +47,8 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that `arguments` (default: `sys.argv[1:]`) name, and return its exit status. Raises SystemExit
-    like argparse."""
+    """Run the command in `arguments` (default: `sys.argv[1:]`), and return its exit status. Raises SystemExit like
+    argparse."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     wrong = 1 if any(len(text) > 2 and "--exit-code".startswith(text) for text in given) else 2
     try:

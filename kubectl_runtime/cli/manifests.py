@@ -192,7 +192,8 @@ def _services(program: Inspected, places: list[_Webhooks]) -> Iterator[Object]:
     if (port := _port(program)) is not None:  # headless, since each replica has its own metrics
         yield _service(program, f"{program.name}-metrics", {"clusterIP": "None"},
                        {"name": "metrics", "port": port, "targetPort": "http"})
-    for place in places:  # the stores may need a conversion webhook before the Pod is ready
+    for place in places:
+        # A Pod is ready when its stores are complete, and until then they may need the Pod's own conversion webhook.
         yield _service(program, place.service, {"publishNotReadyAddresses": True},
                        {"name": "webhooks", "port": 443, "targetPort": place.port})
 

@@ -254,7 +254,8 @@ def _address(text: str) -> str:
     try:
         return text if text == "0" else str(ListenAddress.parse(text))
     except RequestError as error:
-        raise argparse.ArgumentTypeError(f"{error}; 0 turns it off") from None
+        raise argparse.ArgumentTypeError(f"{error}; the address 0 turns off /healthz, /readyz, /metrics and /debug"
+                                         ) from None
 
 
 def checked(options: RunOptions) -> RunOptions:
@@ -292,7 +293,7 @@ def _service_address(text: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Order:
-    """The order to run an operator. `serve`: the default address for health and metrics."""
+    """The options with which an operator is run. `serve`: the default address for health and metrics."""
 
     options: RunOptions
     serve: str

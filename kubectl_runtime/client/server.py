@@ -356,11 +356,11 @@ class Refusals:
         self._until: dict[Hashable, float] = {}
 
     def note(self, what: Hashable, now: float) -> None:
-        """Remember that `what` was refused."""
+        """Remember for an hour that the server has refused the feature `what`."""
         self._until[what] = now + REMEMBERED_SECONDS
 
     def holds(self, what: Hashable, now: float) -> bool:
-        """Whether `what` was refused within the last hour."""
+        """Whether the server has refused the feature `what` within the last hour."""
         return now < self._until.get(what, float("-inf"))
 
 

@@ -156,7 +156,8 @@ class FirstOf(StopToken):
 
     def __init__(self, *tokens: StopToken, clock: Clock | None = None) -> None:
         """`clock`: for waits with a timeout; by default the clock of the first token."""
-        # The base class's __init__ is not called: each call in a run makes a FirstOf, which needs no lock.
+        # The base class's __init__ is not called, because it makes a lock, which a FirstOf does not use, and every call
+        # in a run makes a FirstOf.
         self._clock = clock or tokens[0]._clock
         self._tokens = tokens
 
@@ -397,7 +398,7 @@ def current_trace() -> Trace | None:
 
 
 def stray_trace() -> Trace | None:
-    """The trace in this thread's context if the thread does not work for the run of that trace."""
+    """The trace in this thread's context, if the context has one but the thread works for no run; otherwise None."""
     scope = _get()
     return scope.trace if scope is not None and current_scope() is None else None
 

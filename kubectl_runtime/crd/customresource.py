@@ -172,7 +172,8 @@ class CustomResource(Resource):
             try:
                 cls._version()
             except TypeError as error:
-                if not isinstance(error.__context__, NameError):  # type defined further down: `crd()` checks it
+                # A NameError passes: the type may be defined further down in the module, and `crd()` checks it later.
+                if not isinstance(error.__context__, NameError):
                     raise
 
     @classmethod

@@ -5,7 +5,7 @@
 - Quantity and IntOrString are `anyOf` integer and string, with `x-kubernetes-int-or-string`
 - ObjectMeta within a part has labels, annotations, finalizers, name and namespace, or nothing without `Style.metadata`
 - a list of type map becomes atomic if its items may omit a map key, because in a CustomResourceDefinition the server
-  requires each map key to be required or to have a default (this concerns five lists, all in statuses)
+  accepts only map keys that are required or have a default (this concerns five lists, all in statuses)
 - JSON, RawExtension and FieldsV1 preserve unknown fields; so does JSONSchemaProps, which contains itself
 
 Descriptions are left out unless `Style.descriptions` is set. A Pod template's descriptions take 250 KB.

@@ -179,7 +179,8 @@ def tagged_union(members: Sequence[tuple[Any, Schema]], where: str) -> Schema:
 
 
 class Within(msgspec.Struct, frozen=True):
-    """The context of a type: the Structs and similar classes that contain it, and the style of the API's own parts."""
+    """The context of a type: the Structs and similar classes that contain it, and how schemas of the API's own types,
+    such as a PodSpec, are written."""
 
     classes: tuple[type, ...] = ()
     style: Style = PLAIN

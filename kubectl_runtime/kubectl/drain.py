@@ -54,7 +54,7 @@ MIRROR = "kubernetes.io/config.mirror"
 _PODS = ApiResource("", "v1", "Pod", "pods")
 _NODES = ApiResource("", "v1", "Node", "nodes", Scope.CLUSTER)
 _DAEMON_SETS = ApiResource("apps", "v1", "DaemonSet", "daemonsets")
-_CALL = 10.0  # seconds for one eviction call; a longer Retry-After is waited out here, not in the call
+_CALL = 10.0  # seconds for one eviction call; if Retry-After is longer, the call ends and is repeated after that time
 
 
 class PodOutcome(Enum):

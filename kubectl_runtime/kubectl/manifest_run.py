@@ -144,7 +144,7 @@ def _text(part: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """An object of the set with its Api. `to_come`: a CRD of the set defines its kind."""
+    """An object of the set with its Api. `to_come`: whether a CRD of the set defines the object's kind."""
 
     item: Item
     kind: ServedKind

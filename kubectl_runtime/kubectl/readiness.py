@@ -14,8 +14,8 @@ with the last seen state of each object.
 
     deployments web: 0 of 1 updated replicas are available; Pod web-7d9f: main: ImagePullBackOff: manifest unknown
 
-The explanation is best effort at the end of a failed wait: without permission to list Pods, or without a response,
-nothing is added.
+`PodTroubles` is used when a wait has failed. If the Pods cannot be listed, because the permission is missing or the
+server does not respond, no explanation is added.
 """
 from __future__ import annotations
 

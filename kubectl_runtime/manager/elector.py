@@ -276,7 +276,8 @@ class LeaderLock:
         patience = time.monotonic() + within + _JOIN_SECONDS  # real time, as join uses
         for thread in self._threads:
             left = patience - time.monotonic()
-            # A callback is user code; if it does not return, this method must not wait for it.
+            # The thread `_caller` runs callbacks of the user, which may never return, so this method waits for this
+            # thread for `_CALLBACK_SECONDS` at most.
             thread.join(max(0.0, min(left, _CALLBACK_SECONDS) if thread is self._caller else left))
             if thread.is_alive():
                 log.warning("election %s: thread %r does not end", self.election.name, thread.name)

@@ -146,7 +146,7 @@ class Member:
         raise NotImplementedError
 
     def finish(self, timeout: float) -> list[StillRunning]:
-        """Block until the member has ended, for `timeout` seconds and a moment for its threads; returns the runs and
+        """Block until the member has ended, for little more than `timeout` seconds at most. Returns the runs and
         threads that have not ended."""
         raise NotImplementedError
 

@@ -219,7 +219,7 @@ class RunningManager(Lifecycle):
 
     def _start(self, members: Sequence[Member]) -> None:
         for member in members:
-            if self._admitted(member):  # a member before it may already have failed and stopped the manager
+            if self._admitted(member):  # false after an earlier member has failed and stopped the manager
                 self._begin(member)
         self._candidacy.start()
         self.part.start()

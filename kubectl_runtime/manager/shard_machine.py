@@ -192,8 +192,8 @@ class ShardState:
                 stale[n] = holder
             else:
                 held[holder] += 1
-        # The last renewals of a dead replica's Leases are at most `retry` apart. A holder that renewed its own Lease
-        # later than that counts as living.
+        # A dead replica's last renewals of its Leases are at most `retry` apart. So the holder of a stale Lease counts
+        # as living if its own Lease has changed more than `retry` after `unrenewed_since`.
         living = self.replicas.without(stale.values(), unless_seen_since=unrenewed_since + rules.lease.retry)
         takers = [member for member in living.members for _ in range(living.quota_of(member) - held[member])]
         return frozenset(n for n, member in zip(stale, takers, strict=False) if member == own)

@@ -356,7 +356,7 @@ class Sharder:
         self.step(Quit(within))
 
     def close(self, timeout: float) -> None:
-        """Quit and block until this replica has left, for at most `timeout` seconds and a moment for the threads."""
+        """Quit, and block until this replica has left and its threads have ended, at most for `timeout` + 2 seconds."""
         timeout = 0.0 if self._client.is_closed else timeout  # a closed client cannot release anything
         self.quit(timeout)
         patience = time.monotonic() + timeout + _JOIN_SECONDS  # real time, as join uses
@@ -473,7 +473,7 @@ class Sharder:
     def _guarded(self, body: Callable[[], None]) -> None:
         try:
             body()
-        except BaseException as error:  # a bug: the replica leaves the group; not only this thread ends
+        except BaseException as error:  # a bug has ended this thread: the replica leaves the group
             log.critical("sharding %s failed; this replica no longer takes part", self.sharding.name, exc_info=error)
             with self._changed:
                 before, self._state = self._state, replace(ShardState.first(self._rules), phase=Phase.GONE)

@@ -200,7 +200,7 @@ class Deleted:
 @dataclass(frozen=True, slots=True)
 class Sight:
     """A listed Lease of the group. `shard`: the Lease's shard, or None for a replica's own Lease. `shards` and `by`:
-    the division of the replica that wrote the Lease."""
+    how the replica that wrote the Lease divides the objects."""
 
     name: str
     version: str
@@ -211,7 +211,7 @@ class Sight:
 
     @property
     def division(self) -> Division:
-        """The division of the replica that wrote the Lease."""
+        """`shards` and `by`: how the replica that wrote the Lease divides the objects."""
         return self.shards, self.by
 
 
@@ -275,7 +275,7 @@ class Replicas:
 
     @property
     def division(self) -> Division:
-        """How this replica divides the objects."""
+        """The number of shards, and the property by which this replica divides the objects among them."""
         return self.shards, self.by
 
     def listed(self, sights: Iterable[Sight], at: float) -> Replicas:
@@ -330,7 +330,8 @@ class Replicas:
 
     def forgotten(self, at: float) -> dict[str, str]:
         """The Leases to delete, by name, with their resourceVersions. Dead replicas' Leases are deleted at once,
-        because a new replica would count every Lease that it lists for the first time. Leases of another division's
-        shards are deleted when they have not changed for `FORGOTTEN_AFTER` lease durations."""
+        because a new replica would count every Lease that it lists for the first time. The Leases of shards
+        that belong to another `division` are deleted when they have not changed for `FORGOTTEN_AFTER` lease durations.
+        """
         return {name: one.sight.version for name, one in self.seen.items() if not one.counts and (
             one.sight.shard is None or at >= one.since + FORGOTTEN_AFTER * (one.until(self.lease) - one.since))}

@@ -313,7 +313,7 @@ class _Report:
             if not found:
                 return None
             if computed and identity[0] in _TEMPLATES and not any(one[0].startswith("spec.template") for one in found):
-                # The template may be unchanged, so the Pods may stay.
+                # No certain change is inside the template, so it counts as unchanged, and no rollout is reported.
                 new = {**new, "spec": {**new["spec"], "template": old["spec"]["template"]}}
             fields = tuple(self._field(identity, old, path, one, other) for path, one, other in found)
         action = "create" if old is None else "delete" if new is None else "change"

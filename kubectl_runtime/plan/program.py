@@ -471,7 +471,7 @@ def _starts_announced(guard: _Guard) -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(_replaced(threading.Thread, "start", begun))
-        with suppress(ImportError):  # on Windows, where Python raises an event for the start of a process
+        with suppress(ImportError):  # Windows lacks the module; Python's audit event reports the process there
             import _posixsubprocess as spawning
 
             spawn: Any = spawning.fork_exec

@@ -128,7 +128,7 @@ def _lower(text: str) -> str:
 @dataclass(frozen=True)
 class FieldChange:
     """One changed field. `before` and `after` are None for a missing value, and stars for a secret value. `owner`: the
-    field managers besides the program that owned the field, or an empty text.
+    other field managers (not the program's) that owned the field, or an empty text.
 
     >>> print(FieldChange("spec.replicas", 2, 3, owner="kubectl"))
     spec.replicas: 2 -> 3   (owned by kubectl)

@@ -119,10 +119,10 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
     If a changed value may be computed from redacted values, such as a hash of a Secret, the program runs a second time
     with other digests. Values that differ between the two runs are reported as unknown.
 
-    Blocks and runs the program in this thread, but does not wait in real time. Only one plan may run in a process at a
-    time. The library's logs are muted. Raises what `build` and `outside` raise, TypeError or ValueError for an invalid
-    result of `build`, ManifestError or OSError for the manifests of `change`, and SnapshotError for a snapshot with
-    objects that no server would have stored.
+    The call blocks, because the program runs in this thread; simulated waits take no real time. Only one plan may run
+    in a process at a time. The library's logs are muted. Raises what `build` and `outside` raise, TypeError or
+    ValueError for an invalid result of `build`, ManifestError or OSError for the manifests of `change`, and
+    SnapshotError for a snapshot with objects that no server would have stored.
 
     >>> def main(client):
     ...     settings = Api.namespaced(client, ConfigMap, "default")

@@ -130,7 +130,8 @@ class Folded:
             self.ready[line.w] = None
 
     def lines(self, now: float) -> list[bytes]:
-        """Lines that restore the state after the added lines: each stored object once, dated `now`."""
+        """Lines that recreate the state to which the added lines have led: one line for each stored object and for each
+        ready watch, dated `now`."""
         held = [msgspec.json.encode({"k": "held", "t": now, "w": watch, "key": key, "o": msgspec.Raw(obj)})
                 for (watch, key), obj in self.held.items()]
         return [*held, *(msgspec.json.encode({"k": "ready", "t": now, "w": watch}) for watch in self.ready)]
@@ -142,7 +143,8 @@ def object_of(plain: bytes | msgspec.Raw, line: bytes | msgspec.Raw) -> bytes:
 
 
 class RingFile:
-    """A file of lines, and the file before it. Neither exceeds half of the limit. For one thread."""
+    """Writes lines to the file PATH. When it reaches half of the limit, it is renamed to PATH.1, and a new file begins.
+    For one thread."""
 
     def __init__(self, path: Path, limit: int, head: Callable[[int, bool], bytes]) -> None:
         """Opens the file. `head(part, partial)` makes its first line. Raises OSError; BlockingIOError when another
@@ -282,7 +284,7 @@ def _may_hold_secrets(text: Any) -> bool:
 
 
 def _cleaned(value: Any, withheld: bool) -> Any:
-    if isinstance(value, list):  # a JSON patch, or items
+    if isinstance(value, list):  # a JSON patch, or the items of a list
         return [_cleaned(item, withheld) for item in value]
     if not isinstance(value, dict):
         return value
@@ -339,7 +341,8 @@ def document(body: bytes | None) -> msgspec.Raw | str | None:
 
 
 def object_line(kind: str, now: float, watch: str, record: Record) -> bytes:
-    """The line for an object of a watch: `held`, `apply` or `delete`."""
+    """The line that records an object of the watch `watch`. `kind`: `apply` for an object that appeared or changed,
+    `delete` for a deleted object."""
     key = f"{record.head.namespace or ''}/{record.head.name}"
     raw, name = record.raw, "line" if record.enveloped else "o"
     if record.view is not None:

@@ -374,11 +374,12 @@ class _Deadline:
     def end(self) -> str:
         """How the wait ended, for messages."""
         if self.is_over:
-            return f"within {round(self._span, 2) or self._span:g} s"  # rounded, for a span that was computed
+            return f"within {round(self._span, 2) or self._span:g} s"  # a computed time may have many digits
         return f"when the wait was stopped ({self.token.reason or 'its stop token was set'})"
 
     def __enter__(self) -> Self:
-        if not getattr(self._clock, "self_advancing", False):  # a second waiting thread would advance such a clock
+        # On a self-advancing clock there is no alarm thread, because its wait would move the time.
+        if not getattr(self._clock, "self_advancing", False):
             self._alarm = Thread(target=self._ring, name="deadline-of-a-wait", daemon=True)
             self._alarm.start()
         # Within a controller's run, the end of the run ends the wait, too.

@@ -132,7 +132,8 @@ def _uri(text: str) -> object:
     parts = urlsplit(text)
     absolute = text.startswith("/") or text == "*" or re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:", text)
     host, _, port = parts.netloc.rpartition("@")[2].rpartition("]")[2].partition(":")
-    escaped = host + (parts.path if parts.path.startswith("/") else "")  # an opaque part may contain any escapes
+    # Go checks the escapes in the host and the path, but not those in an opaque part, such as `a%` in `mailto:a%`.
+    escaped = host + (parts.path if parts.path.startswith("/") else "")
     broken = re.search(r"%(?![0-9a-fA-F]{2})", escaped)
     if not absolute or broken or re.search(r"[\x00-\x20\x7f]", text) or not re.fullmatch("[0-9]*", port):
         raise ValueError(text)

@@ -196,8 +196,8 @@ class Rules:
     need not be run one by one. None if there are no such rules, or if they cannot be combined. In the second case
     `optional` is set, and the rules are run one by one."""
     optional: bool
-    """Whether a value without an old value needs more than `all_hold`: because a transition rule has `optionalOldSelf`,
-    or because the other rules cannot be combined."""
+    """Whether `all_hold` is not enough to check a value without an old value. Either a transition rule has
+    `optionalOldSelf`, or the other rules cannot be combined."""
     convert: Callable[[Any], Any] | None
     kind: str
     properties: Mapping[str, Rules]

@@ -5,7 +5,7 @@
 
 Without this line pytest does not know the fixtures, and nothing of this package is imported. The fixtures:
 
-- ``kube_apiserver``: a running `ApiServer` for one test, empty except for the options' manifests
+- ``kube_apiserver``: a running `ApiServer` for one test, which starts empty, or with the objects of ``kube_manifests``
 - ``kube_client``: a client of this library for ``kube_apiserver``, closed after the test
 - ``kubeconfig``: the path of a kubeconfig for ``kube_apiserver``, for kubectl and clients in any language
 - ``kube_apiserver_session``: one `ApiServer` for the whole session; a test that changes objects must clean up, for

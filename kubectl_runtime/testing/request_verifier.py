@@ -295,8 +295,8 @@ class RequestVerifier(BaseAdapter):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
         self.client.close()
-        if error is None:
-            self.verify()  # an error in the block is more important than the calls that it prevented
+        if error is None:  # otherwise only the block's own error is raised, which may be why calls are missing
+            self.verify()
 
     # -- for requests
 

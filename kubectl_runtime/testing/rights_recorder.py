@@ -77,7 +77,7 @@ class RightsRecorder:
             self._plurals[resource.group, resource.kind] = resource.plural
             if not (current_run() is not None or is_event):
                 return
-            if is_event:  # a repeated Event is patched, but a short test does not repeat it
+            if is_event:  # always record both verbs: a short test may not run into the patch of a repeated Event
                 self._requests.update(dict.fromkeys(Right(*_EVENTS, verb, request.namespace)
                                                     for verb in ("create", "patch")))
             if request.body is not None and b"blockOwnerDeletion" in request.body:

@@ -327,7 +327,7 @@ class Simulation:
             self.step()
 
     def settle(self, limit: Duration = 0) -> None:
-        """Step, without a test's actors, until no work is due in the next `limit` simulated seconds.
+        """Run the simulation, without the test's actors, until no work is due in the next `limit` simulated seconds.
 
         Raises AssertionError, which names the seed and the objects, if the work never ends.
         """

@@ -574,7 +574,7 @@ class WebhookServer:
 
     def _renew_in_time(self, own: OwnCertificates) -> None:
         while not self._end.wait(min(max(0.0, own.time_left()), LONGEST_LOOK)):
-            if own.time_left() <= 0:  # unless renew() was called during the wait
+            if own.time_left() <= 0:  # false if LONGEST_LOOK cut the wait short, or renew() was called during it
                 self.renew()
 
 

@@ -1,7 +1,7 @@
 """Impersonation: reads which user a request acts as, and checks whether the authenticated user may impersonate it.
 
-The modes that apply are tried in this order. The first mode that allows the request wins. If none does, the refusal of
-the first mode is the answer.
+The modes that apply to the impersonated user are tried in the order of this list, until a mode allows the request. If
+every mode refuses the request, the answer is the refusal by the mode that was tried first.
 
 - ``arbitrary-node``: impersonates a node. The headers must name only the user.
 - ``serviceaccount``: impersonates a service account. The headers must name only the user.

@@ -255,7 +255,8 @@ class Rbac:
                 _aggregate([grant.source for grant in found if grant.rule is None]))
 
     def grants(self, user: User, namespace: str) -> Iterator[Grant]:
-        """A user's rules in a namespace with the binding of each; only cluster-wide rules if `namespace` is ""."""
+        """A user's rules in a namespace, each with the binding that grants it. If `namespace` is "", only the
+        cluster-wide rules."""
         for binding in self._source.scan("clusterrolebindings", ""):
             yield from self._of_binding(user, binding, "")
         if namespace:
@@ -393,7 +394,8 @@ def _bound_rules(rbac: Rbac, user: User, bindings: str, role: Object, namespace:
         return []
     found = rbac.role_rules(role, namespace)
     if isinstance(found, str):
-        raise not_found(GROUP, bindings, name)  # as in the real server: the binding's type with the role's name
+        # Like the real server's error, this error combines the type of the binding with the name of the role.
+        raise not_found(GROUP, bindings, name)
     return found
 
 

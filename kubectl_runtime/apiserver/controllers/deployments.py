@@ -420,7 +420,8 @@ class DeploymentController(KeyQueue):
         if any(scaled):
             return True
         if _old_pods_run(rollout):
-            self.look_later(rollout.cluster, rollout.version, 1.0)  # a Pod's end does not enqueue the Deployment
+            # The end of a Pod does not enqueue the Deployment, so the controller looks again after a second.
+            self.look_later(rollout.cluster, rollout.version, 1.0)
             return False
         if rollout.new is None and self._tell(rollout, progress=True)[1]:
             return True  # the status with 0 updated replicas is written before the new ReplicaSet exists

@@ -67,7 +67,7 @@ class NamespaceController:
         remaining = self._remaining(cluster, name)
         if remaining:
             self._tell(cluster, namespace, remaining)
-            self._terminating.pop(name, None)  # the controller's own write does not enqueue the namespace
+            self._terminating.pop(name, None)  # drops the entry that this step's own writes made
         else:
             self._finalize(cluster, namespace)
 

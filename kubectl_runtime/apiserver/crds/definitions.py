@@ -117,7 +117,8 @@ def update_causes(crd: Object, old: Object, *, established: bool) -> list[Cause]
 
 
 def name_causes(names: Object, at: str) -> list[Cause]:
-    """The causes that report invalid type names, in spec.names or status.acceptedNames (`at`)."""
+    """The causes that report invalid names of the CRD's kind. `names` is spec.names or status.acceptedNames, and `at`
+    is its path."""
     causes = []
     for key in ("plural", "singular"):
         if name := names.get(key):
@@ -208,7 +209,8 @@ def _version_causes(crd: Object, versions: list[Object]) -> list[Cause]:
     if len(storage_versions(crd)) != 1:
         causes.append(errors.invalid_value("spec.versions", versions or None,
                                            "must have exactly one version marked as storage version"))
-    if names and names[0]:  # the older form repeats the first version's name
+    # The real server copies the first version's name to the older field spec.version, and reports its errors there too.
+    if names and names[0]:
         causes += _joined("spec.version", names[0], dns_1035_label_errors(names[0]))
     return causes
 

@@ -11,7 +11,8 @@ The effect of a delete:
 - A second delete has an effect only if it shortens the grace period or, for kinds without a grace period, changes the
   propagation policy.
 
-An eviction is a delete that PodDisruptionBudgets may refuse. It first writes its reason into the Pod's conditions.
+An eviction is a delete that PodDisruptionBudgets may refuse. Before the delete, the Pod's status gets the condition
+DisruptionTarget.
 Budgets do not protect a Pod that is Pending, finished or terminating. A Pod that is not ready is evicted if its budget
 has enough healthy Pods. Otherwise the budget that selects the Pod must allow a disruption, which is then counted in its
 status. Only the ``disruption`` controller resets that count; without this controller a test must write the budget's
@@ -239,7 +240,7 @@ def evict(ctx: RequestContext) -> HttpResponse:
         wanted = raw.get("preconditions") or {}
         check_preconditions(ctx, current, uid=wanted.get("uid") or None, rv=wanted.get("resourceVersion") or None)
         if not raw["dryRun"]:
-            still(ctx, current)  # the write to the budget may have called webhooks too
+            still(ctx, current)  # webhooks were perhaps called for the budget, and the Pod may have changed then
             current = _tell(ctx, current, pod)
         if wanted.get("resourceVersion"):
             raw["preconditions"]["resourceVersion"] = str(current.rv)  # the eviction's own write has changed it

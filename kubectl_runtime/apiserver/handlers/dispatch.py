@@ -75,7 +75,7 @@ def _subresource(ctx: RequestContext) -> HttpResponse:
     info, declared = ctx.info, ctx.type.subresource(ctx.info.subresource)
     further = info.rest and "proxy" not in info.subresource and not ctx.type.is_custom
     if declared is None or further:
-        if ctx.type.is_custom:  # surprising: the same answer as for a missing object
+        if ctx.type.is_custom:  # the real server answers as if the object were missing
             raise errors.not_found(ctx.type.group, ctx.type.plural, info.name)
         raise errors.no_such_resource()
     if ctx.request.method == "HEAD" and not ctx.type.is_custom:

@@ -52,7 +52,7 @@ def get(ctx: RequestContext) -> HttpResponse:
     try:
         wanted = parse_version(ctx.request.param("resourceVersion"))
     except ValueError as error:
-        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
+        raise errors.bare_500(str(error)) from None  # the real server sends a 500 without a reason, not a 400
     with ctx.cluster.locked():
         if wanted > ctx.cluster.storage.rv:
             raise errors.resource_version_too_large(wanted, ctx.cluster.storage.rv)
@@ -83,7 +83,8 @@ def _fields(resource_type: ServedResource, text: str) -> FieldSelector:
     strategy = resource_type.strategy
     names = strategy.selectable_field_names()
     supported = {"metadata.name"} | names
-    if resource_type.namespaced or not names:  # surprising: also if a cluster-scoped kind declares no fields
+    # The real server also accepts metadata.namespace for a cluster-scoped kind that declares no fields.
+    if resource_type.namespaced or not names:
         supported |= {"metadata.namespace"}
     return parse_fields(text, supported, strategy.unsupported_field)
 
@@ -123,7 +124,7 @@ def page(ctx: RequestContext, listing: ListRequest) -> tuple[list[Version], Obje
             metadata["continue"] = query.after(rv, found[-1], ctx.namespace).encode()
         if rest and not listing.labels and not listing.fields:
             metadata["remainingItemCount"] = rest  # counts all shards together
-    if listing.shards is not None and not ctx.type.is_custom:  # surprising: not for custom resources
+    if listing.shards is not None and not ctx.type.is_custom:  # surprising: lists of custom resources lack it
         metadata["shardInfo"] = {"selector": listing.shards.text}
     return found, metadata
 

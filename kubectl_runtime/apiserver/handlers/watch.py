@@ -209,14 +209,15 @@ def watch(ctx: RequestContext) -> HttpResponse:
     try:
         wanted = parse_version(listing.rv)
     except ValueError as error:
-        raise errors.bare_500(str(error)) from None  # surprising: no 400, and no reason
+        raise errors.bare_500(str(error)) from None  # the real server sends a 500 without a reason, not a 400
     bookmarks = is_true(ctx.request, "allowWatchBookmarks")
     asked = ctx.request.has_param("sendInitialEvents")
     # Without a resourceVersion the real server sends the initial events and their bookmark by default.
     initial_events = is_true(ctx.request, "sendInitialEvents") if asked else not wanted
     headers = [("Content-Type", ctx.media.content_type)]
     if ctx.media.transform == "PartialObjectMetadataList":
-        return HttpResponse(200, headers, stream=ErrorStream(None))  # surprising: no 406, but no event either
+        # The real server does not answer with a 406; it ends the stream without an event.
+        return HttpResponse(200, headers, stream=ErrorStream(None))
     with ctx.cluster.locked():
         storage = ctx.cluster.storage
         bucket = storage.bucket(ctx.type.storage)

@@ -358,7 +358,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         "spec.updateStrategy.rollingUpdate.maxSurge": 0,
         "spec.revisionHistoryLimit": 10})
     rules = r.Rules(
-        ("spec.selector", r.FIXED),  # as in the real server, this check comes first, unlike for Deployments
+        ("spec.selector", r.FIXED),  # the real server makes this check first here, but not for Deployments
         *_selector("daemonset", required=False, broken=None),  # a missing selector is reported as a mismatch
         *_template("DaemonSet"),
         ("spec.minReadySeconds", r.NATURAL),

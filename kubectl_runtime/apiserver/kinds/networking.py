@@ -160,7 +160,7 @@ def _end_port(port: Object, path: str) -> Iterator[Cause]:
     elif isinstance(number, str):
         yield errors.invalid_value(at, end, "may not be specified when `port` is non-numeric")
     else:
-        if end < number:  # the real server shows the port
+        if end < number:  # as on the real server, the error shows the value of `port`
             yield errors.invalid_value(at, number, "must be greater than or equal to `port`")
         yield from r.PORT_NUMBER(end, at)
 

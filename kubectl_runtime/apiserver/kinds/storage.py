@@ -147,7 +147,8 @@ def _refuse_growth(new: Object, old: Object, ctx: StrategyContext) -> None:
 def _normalize_data_source(spec: Object, *, created: bool) -> None:
     """Make dataSource and its successor dataSourceRef equal. An invalid dataSource is dropped, as in old versions."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
-    if created and reference is not None and reference.get("namespace"):  # the feature for such sources is off
+    if created and reference is not None and reference.get("namespace"):
+        # In the real server the feature for sources in other namespaces is off by default.
         spec.pop("dataSourceRef")
         reference = None
     if source is not None and reference is None:

@@ -37,7 +37,8 @@ _MOST_GIVEN = 10  # maximum number of settings that an error message names
 
 
 class Kubelet:
-    """How a server's Pods run (`rules`) and answer logs, exec, attach and port-forward. Safe to use from any thread."""
+    """Decides how a server's Pods run (`rules`), and what they answer to requests for logs, exec, attach and
+    port-forward. Safe to use from any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -122,7 +122,7 @@ def is_reported(node: Object) -> bool:
 
 
 def reported(node: Object, address: str, now: str) -> Object:
-    """The full status for a Node that no client has reported yet. Existing parts of its status stay."""
+    """The full status for a Node whose status no client has reported yet. Existing parts of that status stay."""
     before, name = node.get("status") or {}, node["metadata"]["name"]
     known = {entry["type"] for entry in before.get("conditions") or ()}
     machine = hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -50,7 +50,7 @@ KUBELET, SCHEDULER, DEFAULT_SCHEDULER = "kubelet", "kube-scheduler", "default-sc
 
 
 def report_node(cluster: Cluster, version: Version, address: str) -> bool:
-    """Report the status of a Node that no client has reported yet. Returns whether the Node got `address`."""
+    """Report the status of a Node, unless a client has already reported it. Returns whether the Node got `address`."""
     node = version.decode()
     if is_reported(node):
         return False

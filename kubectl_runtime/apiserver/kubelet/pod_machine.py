@@ -59,7 +59,7 @@ def is_initialized(spec: Object, initial: Sequence[Object]) -> bool:
 
 
 def phase_of(spec: Object, main: Sequence[Object], initial: Sequence[Object], *, ending: bool) -> str:
-    """The Pod's phase. With `ending`, no more containers are started."""
+    """The Pod's phase. `ending`: whether the Pod is ending, so that none of its containers starts any more."""
     policy = "Never" if ending else spec.get("restartPolicy", "Always")
     if policy == "Never" and any(
             state_of(status) == "terminated" and not ended_well(status) and not is_sidecar(container)
@@ -96,7 +96,7 @@ def conditions(pod: Object, status: Object, now: str, *, sandbox: bool) -> list[
     else:
         contained = _of(CONTAINERS_READY, not unready, "ContainersNotReady", message)
     wanted += [_ready(spec, before, contained), contained]
-    # A Pod that was created with a node has no condition from the scheduler.
+    # If the scheduler wrote no condition, because the Pod was created with a node, add the condition here.
     known = {key: value for key, value in before.get(SCHEDULED, {}).items() if key != "lastTransitionTime"}
     wanted.append(known or _of(SCHEDULED, True))
     mine = {entry["type"] for entry in wanted}
@@ -385,7 +385,7 @@ class PodMemory:
 
 @dataclass(frozen=True, slots=True)
 class PodTimers:
-    """A Pod's memory at one moment (monotonic seconds). Implements `pod_machine.Timers`."""
+    """Implements `Timers` for one Pod, from its PodMemory. `now`: the present time in monotonic seconds."""
 
     memory: PodMemory
     now: float

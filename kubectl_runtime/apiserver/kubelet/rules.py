@@ -198,7 +198,7 @@ class PodRule:
         return self._says(unschedulable=_text("why", why))
 
     def start(self, *, after: Duration) -> PodRule:
-        """Let each container take the time `after` to start, including its image pull."""
+        """Set how long each container takes to start, including its image pull."""
         return self._says(start=_seconds("after", after))
 
     def fail_image_pull(self, why: str = "not found") -> PodRule:
@@ -206,7 +206,7 @@ class PodRule:
         return self._says(pull_error=_text("why", why))
 
     def be_ready(self, *, after: Duration) -> PodRule:
-        """Let the containers become ready when the time `after` has passed since their start."""
+        """Let the containers become ready once they have run for `after`."""
         return self._says(ready=_seconds("after", after))
 
     def never_be_ready(self) -> PodRule:
@@ -214,7 +214,7 @@ class PodRule:
         return self._says(ready=None)
 
     def crash(self, code: int = 1, *, after: Duration = 0, times: int | None = None) -> PodRule:
-        """Let the containers end with exit code `code` when the time `after` has passed since their start.
+        """Let the containers end with exit code `code` once they have run for `after`.
 
         Depending on the Pod's restartPolicy, the containers restart with a backoff (CrashLoopBackOff), or the Pod
         fails. With `times`, only that many runs of each container crash, and the next run does not end.
@@ -226,7 +226,7 @@ class PodRule:
         return self._says(run=_seconds("after", after), exit_code=code, endings=times)
 
     def succeed(self, *, after: Duration = 0) -> PodRule:
-        """Let the containers end successfully when the time `after` has passed since their start.
+        """Let the containers end successfully once they have run for `after`.
 
         (Without a rule, containers of Jobs end successfully at once.)
         """

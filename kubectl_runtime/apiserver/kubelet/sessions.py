@@ -74,7 +74,7 @@ class ExecCall:
     stdout: _Output
     stderr: _Output
     size: tuple[int, int] | None = None
-    """The terminal's width and height in the messages read so far."""
+    """The terminal's width and height, from the last message that contained them; None before that message."""
     _connection: MessageConnection | None = field(default=None, repr=False)
     _waiting: deque[bytes] = field(default_factory=deque, repr=False)
     _ended: bool = False

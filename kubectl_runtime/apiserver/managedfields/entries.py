@@ -214,7 +214,8 @@ STATUS = ResetFields(drop=(("status",),))
 
 
 def reset_for(subresource: str, *, has_status: bool) -> ResetFields:
-    """The `ResetFields` of requests to the object or a subresource, for a kind with or without /status."""
+    """The `ResetFields` for requests to an object (`subresource` is ""), or to one of its subresources. `has_status`:
+    whether the kind has /status."""
     if subresource == "status":
         return ALL_BUT_STATUS
     return STATUS if has_status else NO_RESET

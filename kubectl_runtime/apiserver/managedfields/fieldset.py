@@ -337,7 +337,7 @@ def _compare_lists(old: Any, new: Any, schema: Schema, changed: Fields, removed:
         olds, news = before.get(name, []), after.get(name, [])
         if equal_json(olds, news):
             continue
-        if len(olds) > 1 and len(news) > 1:  # repeated before and after: one modified leaf
+        if len(olds) > 1 and len(news) > 1:  # an item that is repeated before and after is one modified leaf
             changed[name] = {}
             continue
         # If an item is repeated on one side only, its repetitions are one leaf, which is removed or added as a whole.

@@ -101,7 +101,7 @@ def field_set(value: Any, schema: Schema) -> Fields:
     for key, child in value.items():
         below = schema.field(key) or ANY
         node = _set_node(child, below)
-        # Structs are owned only if they are null or empty, since nothing below them can be owned then.
+        # The key of a map is itself in the set. The key of a struct is in the set only if the struct is null or empty.
         if child is None or child == {} or key not in schema.fields:
             node = {SELF: {}, **node} if node else {}
         if node is not None:

@@ -220,7 +220,7 @@ def group_paths(registry: Registry) -> list[str]:
 
 
 def camel_case(group: str, *, first: bool = False) -> str:
-    """A group or version as in operationIds and tags: ``rbacAuthorization``; ``RbacAuthorization`` with `first`."""
+    """A group or version as in operationIds and tags: ``rbacAuthorization``, or ``RbacAuthorization`` if `first`."""
     words = group.removesuffix(".k8s.io").split(".")
     return "".join(word[:1].upper() + word[1:] if index or first else word for index, word in enumerate(words))
 

@@ -171,7 +171,7 @@ def check_transform(media: Media, go_type: str, *, is_list: bool, custom: bool =
     """Refuse PartialObjectMetadataList for a single object, and PartialObjectMetadata for a list."""
     if media.transform == "PartialObjectMetadataList" and not is_list:
         if custom:
-            raise errors.bare_500("content is not a list")  # surprising: no 406, and no reason
+            raise errors.bare_500("content is not a list")  # the real server sends no 406 here
         raise errors.StatusError(406, "NotAcceptable",
                                  "you requested PartialObjectMetadataList, but the requested object is "
                                  f"not a list ({go_type})")
@@ -334,7 +334,7 @@ class Form:
             head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":' % self._meta_version.encode()
             items = [self._partial(version) for version in versions]
             if not items:
-                return b"%s%s,\"items\":null}" % (head, encode(metadata))  # surprising: not an empty list
+                return b"%s%s,\"items\":null}" % (head, encode(metadata))  # as in the real server: null, not []
         elif self.type.is_custom:
             # In lists of custom resources items have a kind and apiVersion, and an empty continue is written.
             metadata = {"continue": "", **metadata}
@@ -366,7 +366,7 @@ class Form:
                          **self._blank()}
         partial: Object = {"kind": "PartialObjectMetadata", "apiVersion": self._meta_version, "metadata": metadata}
         shown = partial if self.is_partial or (self.is_table and self._include != "Object") else whole
-        if self.is_table:  # surprising: the row has cells, and an object even if the client requests none
+        if self.is_table:  # the real server's row, too, has an object even if the client requests none
             shown = {"kind": "Table", "apiVersion": self._meta_version, "metadata": dict(metadata),
                      "columnDefinitions": self._new_definitions(),
                      "rows": [{"cells": table_cells(self.type, whole, self._now()), "object": shown}]}
@@ -395,7 +395,7 @@ class Form:
                                               self._row_object(version)) for version in versions]
         body = b"[%s]" % b",".join(rows)
         if not rows and not self.type.columns and not self.type.is_custom:
-            body = b"null"  # surprising: not [] in the generic tables of built-in kinds
+            body = b"null"  # as the real server writes for a built-in kind without columns of its own
         return b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":%s}' % (
             self._meta_version.encode(), encode(metadata), encode(definitions), body)
 

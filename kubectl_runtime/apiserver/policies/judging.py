@@ -1,8 +1,8 @@
 """The evaluation of admission policies: how they validate and change a request. Callers hold the cluster's lock.
 
 If a policy and its binding match a request, the policy's expressions are evaluated once for each parameter object. A
-validation that is false is a failure. Unless failurePolicy is Ignore, an expression that cannot be evaluated and
-missing parameters are failures too. The validationAction Deny refuses the request with the first failure. Warn adds
+validation that is false is a failure. Unless failurePolicy is Ignore, missing parameters are a failure too, and so is
+an expression that cannot be evaluated. The validationAction Deny refuses the request with the first failure. Warn adds
 Warning headers. Audit has no effect, because this server has no audit log.
 """
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PolicyFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One failure of a policy."""
+    """A reason to refuse a request: a validation of the policy is not met, or the policy cannot be evaluated."""
 
     policy: Policy
     binding: Binding | None
@@ -55,8 +55,8 @@ def judge(ctx: RequestContext, asked: Attributes, policies: tuple[Policy, ...]) 
         try:
             failures = [failure for params in _params(ctx, policy, binding, asked)
                         for failure in _failures(ctx, policy, binding, asked, target, params)]
-        except PolicyFailure as error:  # refuses the request whatever the binding's actions are
-            if policy.fails_closed:
+        except PolicyFailure as error:
+            if policy.fails_closed:  # the request is refused, even if the binding's actions do not include Deny
                 denied.append(Refusal(policy, binding, f"failed to configure binding: {error}"))
             continue
         if "Deny" in binding.actions:

@@ -59,7 +59,8 @@ class Service(Protocol):
 
 
 class Line:
-    """The connection of one request. It executes plans on the clock, as far as a client would notice them."""
+    """The connection of one request. It executes plans: waits pass on the server's clock, and a broken connection
+    raises the error that a client would get."""
 
     def __init__(self, service: Service, timeout: float | None) -> None:
         self.entry: RecordedRequest | None = None

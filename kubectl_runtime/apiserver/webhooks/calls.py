@@ -36,7 +36,8 @@ from kubectl_runtime.core.meta.metav1 import nanoseconds_of
 T = TypeVar("T")
 
 REQUEST_TIMEOUT = 34.0  # seconds that a write may take, as in the real server
-MAX_ATTEMPTS = 100  # ends writes that overtake each other forever while a test's clock stands still
+# A test's clock may stand still. Then only this limit ends writes that overtake each other again and again.
+MAX_ATTEMPTS = 100
 
 
 class Overtaken(Exception):

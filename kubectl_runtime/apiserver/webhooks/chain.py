@@ -116,7 +116,8 @@ def admitted(ctx: RequestContext, operation: str, new: Object, old: Object | Non
 
 def approved(ctx: RequestContext, operation: str, new: Object, old: Object | None,
              causes: Callable[[], list[errors.Cause]]) -> None:
-    """Call the validating webhooks. If anything was stored during the calls, validate again with `causes`."""
+    """Call the validating webhooks. If anything was stored during the calls, call `causes`, and raise a 422 with the
+    causes that it returns, if any."""
     before = ctx.cluster.storage.rv
     approve(ctx, operation, new, old)
     if ctx.cluster.storage.rv != before and (found := causes()):

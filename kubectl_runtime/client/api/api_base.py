@@ -369,7 +369,7 @@ def walk(fetch: Callable[[ListParams], Page], params: ListParams, operation: str
     an empty page is returned only if the server sent it. Raises whatever `fetch` raises.
     """
     begin = params if params.limit is not None else replace(params, limit=PAGE_SIZE)
-    seen: set[str] | None = None  # the uids returned so far, from the first restart on
+    seen: set[str] | None = None  # None before the first restart of the list; then the uids returned so far
     handed_out: set[str] = set()
     current, trail = begin, TokenTrail()
     while True:

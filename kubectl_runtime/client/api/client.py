@@ -115,7 +115,7 @@ class Write(msgspec.Struct, frozen=True):
     manager: str = ""
 
     def __repr__(self) -> str:
-        return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # without what was sent
+        return f"<Write {self.verb} of {self.ref} at {self.resource_version or 'no version'}>"  # contains no body
 
 
 WriteObserver = Callable[[Write], None]
@@ -131,7 +131,7 @@ class Exchanged(msgspec.Struct, frozen=True):
     error: BaseException | None = None
 
     def __repr__(self) -> str:
-        return f"<Exchanged {self.request!r}: {self.status or 'no answer'}>"  # without what was sent or answered
+        return f"<Exchanged {self.request!r}: {self.status or 'no answer'}>"  # contains no body, sent or received
 
 
 class Observers(Generic[T]):
@@ -187,7 +187,7 @@ SPARE_CONNECTIONS = 4
 def connections_for(workers: int) -> int:
     """The number of connections that a client keeps for `workers` concurrent threads. Raises RequestError if `workers`
     is not a whole number of at least 1."""
-    given: Any = workers  # callers may not check their types
+    given: Any = workers  # not every caller uses a type checker
     if not isinstance(given, int) or isinstance(given, bool) or given < 1:
         raise RequestError(f"workers must be a whole number of at least 1, not {workers!r}")
     return workers + SPARE_CONNECTIONS

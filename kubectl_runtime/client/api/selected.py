@@ -153,7 +153,7 @@ class SelectedNamespaces(Generic[K]):
         """`everywhere`: the Api of the kind in all namespaces."""
         if not everywhere.resource.namespaced:
             raise RequestError(f"{everywhere.resource.full_name} is cluster-scoped: it has no namespace; use Api.all")
-        self.everywhere = everywhere  # an `Api[K]`; its module imports this module
+        self.everywhere = everywhere  # an `Api[K]`, but this module cannot import Api, whose module imports it
         self.selection = selection
 
     @property

@@ -103,7 +103,8 @@ class FixedCredentials:
             pair = SecretBytes(f"{username}:{password}".encode())
         except UnicodeEncodeError:
             pair = None
-        if pair is None:  # raised outside the except block, whose error holds the text
+        # Raised outside the except block, so that the AuthError does not hold the UnicodeEncodeError with the password.
+        if pair is None:
             raise AuthError("the user name or password cannot be encoded as UTF-8")
         return cls(Secret("Basic " + base64.b64encode(pair).decode()), "user name and password")
 
@@ -155,7 +156,8 @@ class TokenFile:
         now, snapshot = self._clock.monotonic(), self._snapshot
         if snapshot is not None and now - snapshot.read_at < TOKEN_FILE_PERIOD:
             return snapshot.header
-        # If there is a token, only one thread reads a new token; without a token all threads wait for the first.
+        # If there is a token, one thread reads the file, and the others return the token. Without a token all threads
+        # wait for the lock.
         if snapshot is not None:
             if not self._lock.acquire(blocking=False):
                 return snapshot.header
@@ -395,7 +397,7 @@ class Renewal(Generic[Value]):
             self._abandon_unless_awaited(attempt)
 
     def _abandon_unless_awaited(self, attempt: _Attempt[Value]) -> None:
-        if not attempt.is_running:  # or this is a forked child process: the attempt is the parent's
+        if not attempt.is_running:  # the attempt has ended, or it belongs to the parent of this forked process
             return
         with self._lock:  # callers join an attempt under this lock
             if attempt.waiting == 0:

@@ -39,7 +39,7 @@ from kubectl_runtime.core.scope import StopToken
 PROVIDERS = ("oidc", "gcp")
 """The supported providers; the official client supports no others either."""
 _REMEDY = "use an exec plugin or a token instead, or sign in again"
-_TOKEN_KEYS = ("BearerToken", "authorization")  # the key since major 36, and the older key
+_TOKEN_KEYS = ("BearerToken", "authorization")  # the official client's key from version 36 on, and its older key
 _PERIOD = 60.0
 _CONNECT, _READ = 10.0, 30.0
 """Seconds for a connection to the provider, and for each silence in its answer."""

@@ -144,7 +144,7 @@ class Config:
 
     @property
     def has_tls_data(self) -> bool:
-        """Whether a CA or client certificate is given, so that a URL without a scheme becomes https."""
+        """Whether a CA or client certificate is given. If so, a server URL without a scheme gets https."""
         return bool(self.ca_file or self.ca_data or self.client_certificate_file or self.client_certificate_data)
 
     @property

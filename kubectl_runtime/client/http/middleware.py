@@ -161,7 +161,7 @@ class RetryLog:
             log.debug("%s (retry %d)", failure, call.attempt)
 
     def answered(self) -> None:
-        """Note that the server has answered a call; this closes a warning."""
+        """Record that the server has answered a call. If a warning is open, log that the server answers again."""
         with self._lock:
             told, self.told, retries = self.told, False, self._retries
         if told:

@@ -304,8 +304,8 @@ def _without_values(status: Status) -> Status:
 
 
 def unexpected_answer(request: Request, code: int, headers: Mapping[str, str], body: bytes) -> UnexpectedAnswer | None:
-    """The error for a successful answer that could not be decoded because another server sent it. None if the answer
-    looks like JSON, because then the API server itself has sent an invalid body."""
+    """The error for a successful answer that could not be decoded; it reports that no API server has answered. None if
+    the answer looks like JSON, because then the API server itself has sent an invalid body."""
     kind = headers.get("Content-Type") or ""
     is_page = body.lstrip()[:1] == b"<"  # whatever its content type says
     if ("json" in kind.lower() and not is_page) or (not kind and body.lstrip()[:1] in (b"", b"{", b"[")):
@@ -437,7 +437,7 @@ def unknown_outcome(request: Request, error: KubeError, failure: Failure | None,
 
 
 def _unknown_remedy(request: Request) -> str:
-    if request.resource is None or request.method == "GET":  # a GET with effects, such as exec
+    if request.resource is None or request.method == "GET":  # no kind is known, or a GET has effects, such as exec
         return "find out what happened before you send it again"
     if request.name:
         return f"read the object before you write again ({request.words('get', request.name)})"

@@ -93,7 +93,7 @@ class TlsInTls:
     """TLS with a server, through the TLS socket of a proxy. Blocks, and raises, as an SSLSocket does."""
 
     suppress_ragged_eofs = True
-    """As for an SSLSocket: a connection that ends without close_notify ends normally."""
+    """As for an SSLSocket, the end of a connection counts as normal even without close_notify."""
 
     def __init__(self, outer: ApiTlsSocket, context: ssl.SSLContext, server_hostname: str) -> None:
         """Does the handshake, and closes `outer` if it fails."""
@@ -156,7 +156,7 @@ class TlsInTls:
             try:
                 result = act(*arguments)
             except ssl.SSLWantReadError:
-                # Bytes that cannot be written now belong to a `send`, which its caller will call again.
+                # Bytes that cannot be written now are the rest of an unfinished `send`; its caller calls `send` again.
                 with suppress(ssl.SSLWantWriteError):
                     self._flush()
                 if data := self.outer.recv(_PIECE):

@@ -59,7 +59,7 @@ class WireRules:
         with frames_hidden():
             used: str | None = secret(_proxy(config, proxy, trust_env))
         if used != config.proxy_url and not config.withholds_credentials:
-            # The new Config withholds credentials if the proxy takes requests to a loopback URL off this machine.
+            # The Config must know the proxy: with a proxy, it withholds credentials even from an http loopback URL.
             config = replace(config, proxy_url=used)
         return cls(config, connections, used)
 

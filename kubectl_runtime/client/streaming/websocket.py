@@ -263,7 +263,7 @@ class WebSocketThread:
         self._unsent = 0
         self._waiters: list[Callable[[], bool]] = []  # for each waiting reader: whether its bytes have come
         self._asleep = False  # whether the thread may be waiting for the socket and has to be woken
-        self._held_back = False  # whether bytes may have come from the socket for which the inbox had no room
+        self._held_back = False  # whether messages may have arrived that the inbox had no room for
         self._closing = False
         self._close_sent = False
         self._deaf = False  # whether the peer accepts nothing more
@@ -311,8 +311,8 @@ class WebSocketThread:
     def _may_read(self) -> bool:
         if self._closing or self._inbox.held() < ROOM:
             return True
-        # A reader whose bytes have come needs no more, even if it has not woken yet: on a busy machine it may sleep for
-        # long
+        # While the inbox is full, the thread reads on only for a caller whose bytes have not come. A caller whose bytes
+        # have come may still be listed, because it has not woken yet.
         return any(not has_come() for has_come in self._waiters)
 
     # The methods below run in this thread
@@ -337,8 +337,8 @@ class WebSocketThread:
         for forget in self._forget:
             forget()
         self._opened.close()
-        with self.condition:  # no caller wakes the thread any more
-            self._asleep = False
+        with self.condition:
+            self._asleep = False  # so that `_wake` does not write to the closed `_waker`
             self._awake.close()
             self._waker.close()
 
@@ -362,7 +362,8 @@ class WebSocketThread:
                     may_read = bool(wanted & selectors.EVENT_READ)
                     pending = isinstance(self._socket, ssl.SSLSocket | TlsInTls) and self._socket.pending() > 0
                     ready = may_read and pending
-                    # `_held_back`: a reader that makes room in the inbox while this thread is awake does not wake it
+                    # With `_held_back` this thread must not sleep: a reader may have made room in the inbox already,
+                    # and a reader wakes the thread only while it is asleep.
                     at_once = ready or (may_read and self._held_back)
                     self._asleep = not at_once
                 if wanted != watched:
@@ -449,7 +450,7 @@ class WebSocketThread:
                 self._closed_by_peer(content)
             elif opcode == PING:
                 with self.condition:
-                    if self._unsent < ROOM:  # no more pongs for a peer that pings and does not read
+                    if self._unsent < ROOM:  # otherwise the peer sends pings but does not read, and gets no pong
                         self._queue(frame(PONG, content))
 
     def _room(self) -> bool:

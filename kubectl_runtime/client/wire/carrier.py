@@ -469,8 +469,8 @@ log = guarded_logger(__name__)
 
 def rules_with(session: requests.Session | None, config: Config, *, connections: int,
                through_session: bool) -> WireRules:
-    """The rules of a client that was given `session` (None: a default session, for `through_session`). Raises
-    ConfigError for settings that cannot work."""
+    """The rules of a client that was given `session` or `through_session`. If `session` is None, a new session is
+    used. Raises ConfigError for settings that cannot work."""
     if session is None:
         session = requests.Session()
     _check(session)

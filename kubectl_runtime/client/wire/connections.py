@@ -143,8 +143,8 @@ class QuickResponse(http.client.HTTPResponse):
 
 
 def answer_head(file: Any) -> Head | None:
-    """Take the head from the beginning of a buffered `file`; None, with nothing taken, if the head is not plain. Blocks
-    until there is data."""
+    """Take the head from the beginning of a buffered `file`. Returns None, and takes nothing, if the buffer does not
+    hold the whole head, or if the head is unusual (for example has folded lines). Blocks until there is data."""
     seen: bytes = file.peek(1)
     parsed = _parsed(seen)
     if parsed is None:
@@ -314,7 +314,7 @@ def request_head(method: str, url: str, host: str, headers: Mapping[str, str]) -
 
 
 class ApiConnection(HTTPConnection):
-    """One connection without TLS, through a proxy if there is one.
+    """A connection to an http server, through a proxy if there is one. `ApiTlsConnection` is for https servers.
 
     proxy          the server is http                               the server is https
     http, https    requests with absolute URLs (`forwards`)         a tunnel (CONNECT), and TLS in the tunnel
@@ -506,7 +506,7 @@ class ApiConnection(HTTPConnection):
                 self.close()
             answer.close()
             raise
-        if answer.will_close:  # the answer keeps the socket until its body is read
+        if answer.will_close:  # the socket stays open until the answer's body is read
             self.close()
         _note_unframed(connection, answer)
         return answer  # type: ignore[no-any-return] # http.client's private attributes are not in its stubs
@@ -545,7 +545,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
         name = self.server_hostname or self.host
         try:
             return _handshake(connection, context, name, by)
-        except _CUT_OFF as error:  # no certificate is the cause, but perhaps a load balancer without a backend
+        except _CUT_OFF as error:  # not because of a certificate; perhaps a load balancer has no backend
             why = "" if isinstance(error, ssl.SSLError) else f": {error.strerror or type(error).__name__}"
             raise NewConnectionError(self, f"the TLS handshake was cut off{why}") from error
         except ssl.SSLError as error:
@@ -578,7 +578,7 @@ class ApiTlsConnection(ApiConnection, HTTPSConnection):
 
     def _broken(self, error: ssl.SSLError) -> OSError:
         """The exception to raise when TLS fails while an answer is awaited."""
-        if not is_about_our_certificate(error):  # then the server may have carried out the request
+        if not is_about_our_certificate(error):  # the server may have carried out the request
             return ConnectionAbortedError(errno.ECONNABORTED, f"TLS broke off: {error.reason or error}")
         self._tls.explain(error)  # the server judges the client certificate only now
         return error

@@ -265,7 +265,8 @@ class _Unframed:
 
 
 class Gunzip:
-    """Decompresses gzip with any number of members, however the input is cut; zero bytes may follow a member."""
+    """Decompresses gzip data that arrives in pieces of any size. The data may have several members, each followed by
+    any number of NUL bytes."""
 
     def __init__(self) -> None:
         self._member: Any = None  # zlib's class has no public name
@@ -294,7 +295,7 @@ class Gunzip:
                     return
             else:
                 data = self._member.unconsumed_tail
-                if not data and len(piece) < PIECE:  # after a full piece zlib may hold more
+                if not data and len(piece) < PIECE:  # a short piece means that zlib holds no more
                     return
 
     def end(self) -> None:
@@ -445,7 +446,7 @@ def whole_body(response: Response, call: Call, clock: Clock) -> bytes:
     try:
         check_coding(response, call.request)
         file, given = raw_file(response.raw), vars(response)
-        # requests has already read the body, or there is no file to read it from.
+        # The library `requests` has already read the body, or there is no file to read it from.
         if file is None or given.get("_content") is not False or given.get("_content_consumed"):
             return response.content
         body = read_body(response.raw, file, call, clock, is_error=response.status_code >= 300)

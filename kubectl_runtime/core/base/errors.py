@@ -364,7 +364,8 @@ def text_of(error: BaseException) -> str:
 
 
 def class_named(given: object) -> str:
-    """A wrong value's short name in messages: "the class Pod" for a class, "None", or the name of a value's class."""
+    """The name of a wrong value in messages: "the class Pod" for a class, "None" for None, otherwise the name of the
+    value's class."""
     return f"the class {given.__name__}" if isinstance(given, type) else \
         "None" if given is None else type(given).__name__
 

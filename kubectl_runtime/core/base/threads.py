@@ -98,7 +98,8 @@ class SystemClock:
     monotonic clock does not). Windows' monotonic clock counts suspensions already; other systems do not report them.
     """
 
-    monotonic = staticmethod(time.monotonic)  # without a Python frame, as it is read several times for each event
+    # `time.monotonic` itself: a Python method would be slower, and each event reads the time several times.
+    monotonic = staticmethod(time.monotonic)
 
     def boottime(self) -> float:
         """Seconds since the machine was started, suspended time included."""

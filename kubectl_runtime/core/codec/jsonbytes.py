@@ -287,7 +287,7 @@ def share(head: Head) -> None:
 
 @lru_cache(REMEMBERED)
 def _map(items: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return ReadOnlyDict(items)  # a change would affect all heads that share it, and future ones
+    return ReadOnlyDict(items)  # read-only, because all heads with equal labels share it
 
 
 @lru_cache(REMEMBERED)

@@ -40,7 +40,8 @@ class View(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Lineage:
-    """The origins of list items, for the lists in the two plain forms that a merge compares."""
+    """A merge compares an old and a new plain form. For each item of the new form's lists, a Lineage has the list of
+    the old form, and the index in it, from which the item comes, if these are known."""
 
     _numbers: dict[int, int] = field(default_factory=dict)
     _places: dict[int, tuple[tuple[int, int] | None, ...]] = field(default_factory=dict)
@@ -50,8 +51,8 @@ class Lineage:
     rearranged: list[list[Any]] = field(default_factory=list)
     """The merged lists whose items have moved since they were received."""
     of_plain: bool = False
-    """Whether the merge is the second one, which adds the changes of the plain form to the result of the views'
-    changes."""
+    """False for the first merge, which adds the changes of the views to the object. True for the second merge, which
+    adds the changes of the plain form to the first merge's result."""
 
     def origins(self, base: list[Any], now: list[Any]) -> list[int | None]:
         """For each item of `now` its index in `base`; None if it is not from `base`, or its origin is unknown."""
@@ -134,8 +135,8 @@ class RecordLists:
         """The origins of the items of `now`. `kept` has the items that its lists had after decoding; `base` is another
         view of the same bytes.
 
-        `kept` is None when all items are in their original places. Only then may the plain forms of `base` and `now`
-        lack fields, and they must lack the same fields.
+        `kept` is None when all items are in their original places. In this case the plain forms of `base` and `now` may
+        be incomplete, but both must have the same fields. In all other cases they must be complete.
         """
         known: list[tuple[tuple[Any, ...], Any]] = []
         changed: list[tuple[tuple[Any, ...], Any]] = []

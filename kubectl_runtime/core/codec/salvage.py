@@ -34,9 +34,9 @@ _BEFORE_METADATA = rb'(?:"(?:kind|apiVersion)"%b:%b%b%b,%b)*"metadata"%b:%b' % (
 _METADATA = rb'%b\{%b%b' % (_S, _S, _BEFORE_METADATA)
 _EVENT_TYPE = rb'%b\{%b"type"%b:%b"([A-Z]+)"' % (_S, _S, _S, _S)
 _EVENT_METADATA = _EVENT_TYPE + rb'%b,%b"object"%b:%b\{%b%b' % (_S, _S, _S, _S, _S, _BEFORE_METADATA)
-_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # an unterminated string is one token: its quotes begin no further tokens
+_TOKEN = rb'"(?:[^"\\]|\\.)*"?|[\[\]{},]'  # an unterminated string is one token, its escaped quotes included
 _ITEMS = rb'"items"%b:%b\[' % (_S, _S)
-# `re` compiles and caches patterns when they are first needed, which is when something is broken.
+# `re` compiles and caches these patterns when they are first used, which happens only for broken data.
 
 
 def event_type(line: bytes) -> str | None:

@@ -275,7 +275,7 @@ def _has_length_of_key(key: str) -> bool:
 
 
 def _with_values(key: str, operator: str, values: Iterable[str]) -> Requirement:
-    found = () if isinstance(values, str) else tuple(values)  # a string would be a list of letters
+    found = () if isinstance(values, str) else tuple(values)  # `tuple` would split a string into letters
     if not found:
         raise RequestError(f"label {key!r}: {operator} needs a list of at least one value, not {values!r}")
     return Requirement(key, operator, found)
@@ -411,7 +411,8 @@ class ShardSelector(msgspec.Struct, frozen=True):
         RequestError if there is no such shard."""
         if type(number) is not int or type(parts) is not int or not 0 <= number < parts:
             raise RequestError(f"there is no part {number!r} of {parts!r}: parts are counted from 0")
-        # A hash is in part `hash * parts >> 64`. Rounding up gives the first hash of this part, and of the next part.
+        # The number of a hash's shard is `hash * parts >> 64`. So a shard begins at `number * HASHES / parts`, rounded
+        # up, and ends where the next shard begins.
         first, end = -(-number * HASHES // parts), -(-(number + 1) * HASHES // parts)
         return cls(by, ((first, end),))
 

@@ -180,7 +180,7 @@ def codecs_of(cls: type) -> dict[str, ViewCodec]:
 
 def _built_codecs(cls: type) -> dict[str, ViewCodec]:
     hints = hints_of(cls)  # outside the lock: resolving types may import modules
-    with building.alone():  # at the start all workers need the same codecs
+    with building.alone():  # workers that start together need the same codecs; one of them makes them
         if (found := _codecs.get(cls)) is not None:
             return found
         codecs = {"metadata": _metadata_codec()}

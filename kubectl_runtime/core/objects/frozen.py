@@ -34,7 +34,8 @@ def must_freeze(hint: Any, place: str, seen: frozenset[Any] = frozenset()) -> bo
         if kind is bytearray:
             raise RequestError(f"{place} is a bytearray, which is mutable, but all readers share it: declare bytes")
         if not isinstance(kind, type) or kind is object:
-            found = found or kind is not Ellipsis  # Any, a type variable: any JSON value
+            # A value of Any or of a type variable may be any JSON value. The Ellipsis of `tuple[T, ...]` is no type.
+            found = found or kind is not Ellipsis
         elif issubclass(kind, Collection) and not issubclass(kind, str | bytes | tuple | frozenset):
             found = True
         for inner in typing.get_args(part):

@@ -353,7 +353,7 @@ class Resource(Identity, Declaring):
 
     @classmethod
     def of(cls, resource: ApiResource) -> type[Self]:
-        """This class bound to a kind that is known only at run time: the same class for the same resource.
+        """This class bound to a kind that is known only at run time. Equal resources get the same class.
 
         Raises RequestError when the class has another kind already; another version of its own kind is allowed.
         """

@@ -551,7 +551,7 @@ class Model(Protocol):
     attribute_map: Any
 
     def to_dict(self) -> Any:
-        """The model as a dict under Python's names."""
+        """The model as a dict whose keys are the names of its Python attributes, such as `api_version`."""
 
 
 Body: TypeAlias = K | DynamicObject | Mapping[str, Any] | Model

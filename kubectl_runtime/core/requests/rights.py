@@ -34,8 +34,8 @@ class Right(msgspec.Struct, frozen=True, order=True):
 
 
 def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = None) -> Iterator[Right]:
-    """The permissions that a request needs; none for a request about no kind. `plurals`: (group, kind) -> plural, for
-    kinds that may be owners and have an unusual plural."""
+    """The permissions that a request needs; nothing for a request that is not about a kind, such as `/version`.
+    `plurals`: (group, kind) -> plural, for kinds that may be owners and have an unusual plural."""
     resource = request.resource
     if resource is None:
         return

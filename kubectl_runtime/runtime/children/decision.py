@@ -116,7 +116,7 @@ class Seen(msgspec.Struct, frozen=True):
         return next((entry for entry in self.entries if entry.manager == manager and entry.is_applied), None)
 
     def rivals_of(self, manager: str) -> list[Entry]:
-        """The entries of the fields that other managers have applied."""
+        """The Apply entries of other managers, except entries of a subresource."""
         return [entry for entry in self.entries if entry.is_applied and entry.manager != manager]
 
     def takers_from(self, manager: str) -> dict[tuple[str, str], Entry]:

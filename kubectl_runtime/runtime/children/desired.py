@@ -202,7 +202,7 @@ def _known_here(value: Any) -> Any:
         return dict(value)
     if isinstance(value, TextValue):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} is not encoded here")
+    raise TypeError(f"this encoder does not encode a value of type {type(value).__name__}")
 
 
 _encode = msgspec.json.Encoder(order="deterministic", enc_hook=_known_here).encode

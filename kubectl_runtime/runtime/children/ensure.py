@@ -89,7 +89,7 @@ class Watched(Protocol):
         """Look up the object with this name in the watches of this kind."""
 
     def owned_by(self, uid: str) -> Iterable[Record]:
-        """The objects that have an owner reference with this uid, of all kinds that the controller owns."""
+        """The objects of the controller's owned kinds that have an owner reference with this uid."""
 
     def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:
         """The kind, if it is watched; else None."""
@@ -267,7 +267,7 @@ class _Call:
         if do is Do.CREATE:
             self._create(wanted, known, key)
             return
-        assert seen is not None  # a missing object is created
+        assert seen is not None  # for a missing object the decision is always CREATE
         match do:
             case Do.APPLY:
                 answer = self._apply(wanted, force=True, only={"uid": seen.uid})[1]

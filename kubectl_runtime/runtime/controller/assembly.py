@@ -196,7 +196,7 @@ class Assembly(Generic[K]):
     def _take_watches(self, main: WatchPlan | MainStream) -> None:
         try:
             self._taken.add_all([*([main] if isinstance(main, WatchPlan) else []), *self.plan.related])
-        except BaseException:  # such as RequestError for a form that an Api does not support
+        except BaseException:  # such as RequestError for a view class whose fields cannot be kept
             self.release("the controller cannot be started")
             raise
         self.shutdown.draining.on_set(self._give_back)
@@ -357,12 +357,14 @@ class Assembly(Generic[K]):
     def _sink_of(self, plan: WatchPlan | StreamPlan) -> Sink:
         if plan is self.plan.main or (isinstance(plan, WatchPlan) and plan.store is not None):
             return self.inbox.sink
-        # No warning about an owner in another namespace: children may be watched in more namespaces than owners.
+        # The controller may watch children in more namespaces than their owners. The empty name prevents a warning
+        # about an owner outside the controller's namespaces.
         return self.inbox.sink_of("" if plan.is_owned else name_of(plan.subscription))
 
     def _connect(self, planned: Planned, sink: Sink, arrived: Callable[[], None]) -> None:
         scope = planned.scope
-        if self.recording is not None and planned.is_first:  # first, to record each change before its runs
+        # The recording subscribes before the controller, so that it records a change before the runs that it causes.
+        if self.recording is not None and planned.is_first:
             planned.record(self.recording)
         planned.share.subscribe(scope.plan.subscription, sink, arrived, read=scope.reader(),
                                 logger=self.logger)

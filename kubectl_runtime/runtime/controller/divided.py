@@ -189,7 +189,7 @@ class DividedWatches:
         key = request.ref.key
         shard = self.shard_of(key)
         if self._by == "uid" and request.reason in (Reason.OBJECT_DELETED, Reason.OBJECT_GONE):
-            if shard is None:  # the deleted object was in a shard of this replica
+            if shard is None:  # no object has this name now; a watch of this replica reported the deletion
                 if request.reason == Reason.OBJECT_GONE:
                     self._gone.add(key)
                 return request

@@ -413,11 +413,12 @@ class Running(Lifecycle, Generic[K]):
                                   "process: start another controller here")
 
     def _worker_failed(self, error: BaseException) -> None:
-        """Handle an exception outside of user code in a worker: a bug, or an exception that another thread set."""
+        """Handle an exception that a worker raised outside of user code."""
         if isinstance(error, Exception) and not isinstance(error, MemoryError):
             self.fail("a worker", error)
             return
-        # Out of memory, or an exception that another thread set. This is not a bug, but the worker's work may be lost.
+        # The memory ran out, or another thread raised an exception in this thread. This is not a bug, but the worker
+        # may have lost its work.
         self._assembly.logger.error("a worker was interrupted by %s; the worker continues, and every object runs again",
                                     described(error), exc_info=error)
         self._assembly.inbox.trigger_everything()

@@ -311,7 +311,7 @@ class Ledger:
             series.since = moment
         series.count += 1
         series.last = moment
-        self._known[subject] = series  # inserted again, so that its time of silence begins now
+        self._known[subject] = series  # inserted again, so that the series expires `SILENCE` seconds from now
         if subject not in self.open:
             self._schedule(series, PAUSE.delay(series.requests, self.rng))
         return None

@@ -116,7 +116,7 @@ class Shutdown:
 
 def stack_of(thread_id: int | None) -> str:
     """The stack of a thread as text: the current line of each frame, without values. Empty if the thread has ended."""
-    # Private only by name: Python documents this way to get another thread's stack.
+    # In spite of its underscore, `sys._current_frames` is the documented way to get another thread's stack.
     frame = sys._current_frames().get(thread_id) if thread_id is not None else None
     return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
@@ -162,8 +162,9 @@ class ShutdownLog:
             if not self._finished:
                 self._finished = True
                 self._lines.put(None)
-        if begun and self._thread is not threading.current_thread():  # a log handler may stop the controller
-            # Not `join`, which raises for a thread that has not started yet.
+        # If a log handler stops the controller, this is the writing thread, which must not wait for itself.
+        if begun and self._thread is not threading.current_thread():
+            # `join` would raise for a thread that has not started yet.
             while (left := min(until, self._line_since + LINE_SECONDS) - time.monotonic()) > 0:
                 if self._written.wait(left):
                     break
@@ -179,7 +180,7 @@ class ShutdownLog:
         elif not begun:
             try:
                 self._thread.start()
-            except RuntimeError:  # the interpreter ends, or there are no more threads: write the line here
+            except RuntimeError:  # no thread can start, for example while the interpreter ends: write here
                 with self._lock:
                     self._begun = False
                 self._lines.put(None)
@@ -288,7 +289,7 @@ class Lifecycle:
         return self._shutdown.draining.on_set(callback)
 
     def owns(self, thread: threading.Thread) -> bool:
-        """Whether the stop waits for `thread`, so that `thread` cannot wait for the stop."""
+        """Whether `thread` carries out the stop. Such a thread cannot wait until the stop is complete."""
         return thread is self._ending
 
     # --- beginning the stop ---

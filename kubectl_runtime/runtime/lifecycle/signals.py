@@ -117,7 +117,8 @@ class _ProcessSignals:
         if not self._installed:
             self._installed, self._first_at = True, None
             for number in SIGNALS:
-                if not self._is_ours(number):  # the program may have saved our handler and set it again
+                # If the program has saved our handler and set it again, `previous` keeps the handler before it.
+                if not self._is_ours(number):
                     self.previous[number] = signal.getsignal(number)
                     signal.signal(number, self.handle)
 

@@ -262,7 +262,7 @@ class ReplicaRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tru
 
 
 class ShardRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The objects of one shard that this process stores, if objects are divided by hash ranges."""
+    """How many objects of one shard this process stores, and their size; only if objects are divided by hash ranges."""
 
     shard: int
     objects: int = 0

@@ -284,9 +284,9 @@ class HealthServer:
         log.info("%s listens at port %d", self.name, self.port)
 
     def stop(self, timeout: Duration = 5) -> None:
-        """Stop listening, finish the requests in progress, and end. Requests that do not end within `timeout`, or
-        within one second, are aborted, because a check may never return. Returns at once if the server does not run;
-        later calls do nothing. In a forked child process, only the child's copy of the parent's socket is closed."""
+        """Stop listening, finish the requests in progress, and end. Requests that last longer than `timeout` seconds
+        (1 s at most) are aborted, because a check may never return. Returns at once if the server does not run; later
+        calls do nothing. In a forked child process, only the child's copy of the parent's socket is closed."""
         with self._change:
             listener, self._listener, self._is_over = self._listener, None, True
         if listener is not None:

@@ -207,7 +207,8 @@ class _Exchange(ServerHandler):
 
     def send_preamble(self) -> None:
         self._served.begin_writing()
-        # An unread body would be taken for the next request. An answer without a length ends where the connection ends.
+        # End the connection if a part of the request's body is unread, since it would be taken for the next request,
+        # and if the answer has no Content-Length, since the client then reads until the connection ends.
         self.is_last = (self.is_last or self._served.is_draining or self._body.left > 0
                         or "Content-Length" not in self.headers)
         super().send_preamble()
@@ -427,11 +428,11 @@ class Listener:
             return thread in self._open.values()
 
     def stop(self, timeout: float) -> None:
-        """Accept nothing more, and make each answer in progress the last one of its connection. Blocks until all
-        connections have ended; connections that remain after `timeout` seconds are cut. A thread that stays in the
-        application for longer continues to run. A call from the application waits only for the other connections; the
-        calling connection still sends its answer. In a forked child process, only the child's copy of the parent's
-        socket is closed."""
+        """Accept no more connections, and end each connection after its answer in progress. Blocks until all
+        connections have ended; connections that remain after `timeout` seconds are cut. If a thread is still in the
+        application then, it continues to run. If the application itself calls `stop`, the call waits only for the other
+        connections, and the calling connection still sends its answer. In a forked child process, only the child's copy
+        of the parent's socket is closed."""
         if os.getpid() != self._process:
             self._socket.close()
             return

@@ -177,11 +177,11 @@ class ControllerSeries(Numbers):
         """The queue received this many requests, and has `depth` due keys now."""
         with self.lock:
             self.numbers[ADDS] += requests
-            if now >= self._depth[0]:  # a call with an earlier time may arrive later
+            if now >= self._depth[0]:  # this depth is the newest; calls may arrive out of order
                 self._depth = now, depth
 
     def run_started(self, key: Key, reason: str, waited: float, depth: int, now: float) -> None:  # noqa: ARG002
-        """A run of `key` began at `now`, `waited` seconds after the key was due, and left `depth` due keys."""
+        """A run of `key` began at `now`, `waited` seconds after the key was due. `depth` keys are still due."""
         self._running[key] = _Run(now, waited, depth)
 
     def run_ended(self, key: Key, result: RunResult, seconds: float, error: BaseException | None) -> None:

@@ -91,7 +91,7 @@ class Tracing(Observer):
             return
         span, token = begun
         context.detach(token)
-        if scope.trace is not None:  # other observers may still look up the trace
+        if scope.trace is not None:  # other observers may look it up later, and must see that it is over
             scope.trace.over = True
         span.set_attribute("kubectl_runtime.result", str(result))
         if error is not None:

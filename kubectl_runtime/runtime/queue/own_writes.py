@@ -75,7 +75,7 @@ class RunWrites:
         self.last = [*self.last[-1:], (before if known else None, record)]
 
     def versions(self) -> dict[Version, None]:
-        """All returned versions, without comparing contents."""
+        """All versions that the run's writes returned. The contents are not compared."""
         return self._versions.copy()
 
     def changes(self) -> dict[Version, None]:

@@ -119,8 +119,8 @@ class FailureState(msgspec.Struct):
     """After a failure without a retry: the resourceVersions that need no new run; see `Run.has_nothing_new`."""
     subject: Subject | None = None
     foreign: int = 0
-    """How many runs failed in a row, counted back from the last one, each with a write that returned another client's
-    version. A failed run without such a write resets the number to 0, unless the number has reached `MOST_FOREIGN`."""
+    """The number of consecutive failed runs whose writes seem to have met another client's change. A failed run that
+    met no such change sets the number back to 0, unless the number has reached `MOST_FOREIGN`."""
     last_failure: object = None
     """The last failure as it was logged (`LastFailure`)."""
 
@@ -188,7 +188,7 @@ class Failures(Generic[K]):
 
 
 def is_own(cause: Version, writes: Mapping[Version, None]) -> bool:
-    """Whether `writes` contain version `cause`, or the deletion of the object that `cause` names."""
+    """Whether `writes` contain the version `cause`, or the deletion of the object of that version."""
     return cause in writes or (cause[0], "") in writes
 
 
@@ -287,8 +287,8 @@ class Outcome:
     own: dict[Version, None] | None = None
     """After a failure: the versions that the run made itself. None means every version that its writes returned."""
     waits_beyond: frozenset[str] = frozenset()
-    """After a failure without a delay: the resourceVersions of the object that need no new run. The failed run's own
-    writes cause events; without this set, these events would lead to another attempt."""
+    """After a failure without a delay: the resourceVersions of the object that the failed run read or wrote. Events of
+    these versions alone lead to no new attempt."""
     repeated: Repeated | None = None
     delays_requeue: bool = False
     """Whether the next run must wait, whatever requests it, because the key's runs trigger each other in a loop."""
@@ -395,7 +395,8 @@ class Run:
 
     @property
     def subject(self) -> Subject | None:
-        """The subject of this run. Until the run's object is known, the subject of the previous failure."""
+        """The uid and generation of this run's object. Until the object is known, the subject of the last failed run.
+        """
         record = self.record
         if record is not None and self._subject is None:
             self._subject = Subject.of(record)
@@ -429,7 +430,7 @@ class Run:
         return self.writes.versions() if self.foreign >= MOST_FOREIGN else self.writes.changes()
 
     def times_in_a_row(self, repeated: Repeated) -> int:
-        """How many runs in a row just before this run ended with the outcome `repeated`."""
+        """The number of consecutive runs, right before this one, that had the outcome `repeated`."""
         return self.in_a_row[1] if self.in_a_row is not None and self.in_a_row[0] is repeated else 0
 
     def begins_write(self, ref: ObjectRef | None) -> None:
@@ -479,7 +480,7 @@ Execute = Callable[[Run], Outcome]
 def causes_of(request: ReconcileRequest, further: Sequence[Version | None] | None) -> Sequence[Version | None]:
     """The changes that led to `request` (None for an unknown change); empty if only an earlier run led to it.
 
-    `further`: these changes, if other requests were merged into `request`; else None.
+    If other requests were merged into `request`, `further` has all of these changes; otherwise `further` is None.
     """
     if further is not None:
         return further

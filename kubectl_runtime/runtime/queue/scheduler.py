@@ -111,7 +111,7 @@ class Lane(Generic[K, M]):
         return [entry for entry in islice(self.items, 4 * most) if self._belongs(entry)][:most]
 
     def leave(self) -> None:
-        """Count an entry that has left this lane as a stale item."""
+        """Record that an entry has left this lane, so that its item is stale."""
         self.left += 1
         if self.left > FEW and 2 * self.left > len(self.items):
             self.items = deque(entry for entry in self.items if self._belongs(entry))
@@ -226,7 +226,7 @@ class Scheduler(Generic[K, M]):
             (self._background if background else self._urgent).items.append(entry)
             return
         self._join(entry, message, background)
-        if entry.at > now:  # a due entry is never put off
+        if entry.at > now:  # only an entry that is not due yet is postponed
             entry.limit = min(entry.limit, now + self._max_wait)
             self._move(entry, min(now + self._debounce, entry.limit), message, now)
 
@@ -282,7 +282,7 @@ class Scheduler(Generic[K, M]):
         place, entry.place = entry.place, GONE  # set before `leave`, which may remove the stale items
         if place == READY:
             self._lane_of(entry).leave()
-        # A new entry, since the old one may have stale items in both lanes.
+        # Replace the entry by a new one, because both lanes may have stale items of the old entry.
         moved = self._entries[key] = Entry(key, entry.message, entry.at, entry.limit, True, entry.retry)
         moved.further = entry.further
         self._make_ready(moved)
@@ -362,7 +362,7 @@ class Scheduler(Generic[K, M]):
 
     def _place(self, entry: Entry[K, M], now: float) -> None:
         """Put an entry that is new, or has a new time, into the heap or a lane."""
-        entry.item = NO_ITEM  # set first: a stale item in the heap must not move the entry to a lane as well
+        entry.item = NO_ITEM  # set first, so that `_promote` ignores the entry's old item in the heap
         if entry.at <= now:
             if self._heap or self._limited.items:
                 self._promote(now)  # entries that were due before this one go first

@@ -421,7 +421,7 @@ class WorkQueue:
         self._scheduler.remove(key)
         self._repeated.pop(key, None)
         self._requeue_delays.pop(key, None)
-        if self._rates is not None and (again := self._rates.next_at(key)):  # a new object inherits the limit
+        if self._rates is not None and (again := self._rates.next_at(key)):  # a new object of this name is limited, too
             self._requeue_delays[key] = again
         self.on_forget(key)
         run = self._running.get(key)

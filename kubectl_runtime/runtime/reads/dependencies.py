@@ -177,7 +177,7 @@ class Shelf:
         return moved, True
 
     def hold(self, key: Key, record: Record) -> None:
-        """Keep the content of an object that belongs to a node."""
+        """Keep the content of an object if a node selects the object, unless the watch itself stores whole objects."""
         if not self.whole and (key in self.singles or key in self._memberships):
             self.contents[key] = record
 
@@ -224,7 +224,8 @@ class Shelf:
     # Values
 
     def to_compare(self, key: Key) -> list[tuple[Key, Wanted]]:
-        """The readers whose values of the changed object must be compared, each with the values that it has seen."""
+        """The readers that may not have seen the object's current state, each with the values that it has seen. The
+        caller must compare these values with the object's."""
         node = self.singles.get(key)
         if node is None:
             return []
@@ -381,7 +382,7 @@ class Dependencies:
         before = node.readers.get(reader)
         if seen is None:
             node.values.pop(reader, None)
-        elif before == PENDING or reader in node.values:  # else the reader still depends on the whole object
+        elif before == PENDING or reader in node.values:  # the reader does not depend on the whole object
             node.values[reader] = Wanted(node.values.get(reader, Wanted()).good, seen)
         node.readers[reader] = node.revision if current else OUTDATED
         return not current and before != OUTDATED

@@ -182,14 +182,14 @@ class FailureGroup:
         return self.count <= SINGLY or (not rest and times & (times - 1) == 0)
 
     def may_repeat(self, now: float) -> bool:
-        """Whether a failure that was counted before may be logged again. If so, it is counted again."""
+        """Whether a failure that has already been counted may be logged again. If it may, count it once more."""
         if now - self._since < WITHIN and self.count >= SINGLY:
             return False
         return self.add(now)
 
     @property
     def together(self) -> bool:
-        """Whether the last failure is logged as a number of failures."""
+        """Whether the log line for the last failure gives the number of failures."""
         return self.count > SINGLY
 
     def age(self, now: float) -> float:
@@ -205,7 +205,7 @@ class RunLog:
         """`aborted`: the shutdown's token that ends runs. `on_many` is called when many keys have the same failure; it
         must not block."""
         self._logger = logger
-        self._enabled_for = logger.logger.isEnabledFor  # directly: the adapter only forwards the call
+        self._enabled_for = logger.logger.isEnabledFor  # bypasses the adapter, which only forwards the call
         self._clock = clock
         self._aborted = aborted
         self._on_many = on_many
@@ -497,7 +497,7 @@ class Invoker:
         own, terminal = run.own_changes(), _is_terminal(error, ctx)
         delay = None if terminal else self._delay_after(obj, error, ctx)
         outcome = Outcome(delay, RunResult.TERMINAL_ERROR if terminal else RunResult.ERROR, error, own)
-        if delay is None:  # the run's own writes are not the change that the key waits for
+        if delay is None:  # no retry is due, and events of the run's own writes must not cause one
             versions = {version for uid, version in own if uid == obj.uid}
             outcome = replace(outcome, waits_beyond=frozenset((obj.resource_version, *versions)) - {""})
         return replace(outcome, last_failure=self._log.failed(run, ctx, outcome, error))

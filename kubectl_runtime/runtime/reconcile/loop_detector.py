@@ -277,7 +277,7 @@ def _hashed(value: Any) -> Any:
         return {key: _hashed(below) for key, below in value.items()}
     if isinstance(value, list):
         return [_hashed(below) for below in value]
-    return hash((type(value).__name__, value))  # Python salts the hash of text differently in each process
+    return hash((type(value).__name__, value))  # comparable only in this process: Python salts the hash of text
 
 
 def differences(before: Sketch | None, after: Sketch) -> list[str]:

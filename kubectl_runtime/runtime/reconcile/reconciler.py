@@ -519,8 +519,8 @@ class Reconciler(ABC, Generic[K]):
     """The base class for reconcilers. `reconcile` makes the cluster, and systems outside of it, match the spec of an
     object.
 
-    All workers use one instance at the same time. Do not keep the state of an object in the instance: write such state
-    into the cluster. Any other state of the instance must be safe for several threads.
+    All workers share one instance, and call it at the same time. Do not keep the state of an object in the instance:
+    write such state into the cluster. Any other state of the instance must be safe for several threads.
 
     >>> class Greet(Reconciler[Namespace]):
     ...     def reconcile(self, obj: Namespace, ctx: Context[None]) -> Action:

@@ -113,7 +113,7 @@ class ThreadExecutor:
                     for work in list(self._unbegun):
                         self._perform(work)
                     interrupted = False
-                # Blocks without a deadline until `close`, which the stop token's callback calls.
+                # `get` waits without a deadline. `close`, which the stop token's callback calls, ends this loop.
                 while (taken := self._work.get()) is not None:
                     self._perform(taken)
                 return
@@ -183,7 +183,8 @@ class PoolExecutor:
         if error is not None:
             self._on_bug(error)  # ends the controller, so that no new run begins below
         if not begun.begun:
-            for _ in begun.work:  # the worker is counted: let it run, find no work, and end
+            # The worker is still counted among the workers. Run it: it finds no work, ends, and is no longer counted.
+            for _ in begun.work:
                 pass
 
 
@@ -475,7 +476,7 @@ class Runner:
             due = queue.due(now)
             if run is None:
                 del self._workers[number]
-                if queue.closed:  # only `wait_idle` waits for ended workers: in an open queue, wake no thread
+                if queue.closed:  # then `wait_idle` may be waiting for the last worker to end
                     self._changed.notify_all()
             else:
                 run.depth = due

@@ -54,7 +54,7 @@ class Indexes:
         self._keys: dict[IndexName, dict[Hashable, set[Key]]] = {}
 
     def declare(self, name: IndexName, function: IndexFunction) -> None:
-        """Add an index, which reads use only after `complete`."""
+        """Add an index. Reads do not use it before `complete` is called."""
         self._buckets[name] = {}
         self._keys[name] = {}
         self._guards = {**self._guards, name: Guard(f"index {name[1]}", clock=self._clock)}

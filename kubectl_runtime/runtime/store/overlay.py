@@ -89,9 +89,10 @@ class Own(msgspec.Struct):
     known: bool = True
     gone: bool = False
     last: Record | None = None
-    """The last state that the store would have kept. Observers receive this state if the object was deleted unseen."""
+    """The object's last state that matched the store's selectors; None if there is none. Observers receive this state
+    as the deleted object if the watch shows neither the object nor its deletion."""
     predecessors: tuple[Record, ...] = ()
-    """The last states of earlier objects of this name that this process wrote and that have since been deleted."""
+    """The last state of each earlier object of this name that this process wrote. These objects have been deleted."""
     mark: int = 0
     """The number of the write. If the overlay's `count` was at least this number when a list began, the list began
     after the answer."""
@@ -277,7 +278,9 @@ class Overlay:
         for key, own in covered:
             self._drop(key)
             item = new.get(key)
-            if own.last is None:  # no Delete is due; a write that is reported late may cause one
+            # Without a last state there is nothing to report as deleted. The uid is not remembered, so that a write
+            # that is reported late can still report the deletion.
+            if own.last is None:
                 continue
             if item is None or item.uid != own.uid:
                 self._remember(own.uid, version)

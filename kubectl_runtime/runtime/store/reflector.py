@@ -158,7 +158,7 @@ class StoreWriter(Generic[K]):
                 overlay = state.overlay
                 if gone or overlay.entries:
                     overlay.changed(changes, gone, version)
-                elif version:  # this process wrote nothing, so no version is compared
+                elif version:  # no write of this process is pending, so `version` needs no comparison
                     overlay.shown = version
                 observers = self._observers
             if problems:
@@ -224,8 +224,8 @@ class StoreWriter(Generic[K]):
     # Writes of this process
 
     def wrote(self, key: Key, own: Own) -> tuple[Record | None, Observers]:
-        """Record a write of this process. Returns an object now known to be deleted, if any, and the observers to
-        notify. Safe to call from any thread."""
+        """Record a write of this process. Returns the last state of the written object if the object is already known
+        to be deleted, otherwise None; also returns the observers to notify. Safe to call from any thread."""
         state = self.state
         with state.condition:
             return state.overlay.wrote(key, own, state.records.get(key)), self._observers
@@ -269,7 +269,9 @@ class StoreWriter(Generic[K]):
 
     def _index(self, changes: Changes) -> tuple[int, dict[IndexName, dict[Key, Values]]]:
         indexes = self.state.indexes
-        epoch, functions = indexes.epoch, indexes.functions  # `epoch` is read first. No lock: neither changes in place
+        # `epoch` is read before `functions`, so that the caller notices an index that is declared in between. No lock
+        # is needed, because a declaration replaces `functions` and does not change the old dict.
+        epoch, functions = indexes.epoch, indexes.functions
         present = {key: record for key, record in changes.items() if record is not None} if functions else {}
         return epoch, {name: {key: indexes.values_of(name, function, record) for key, record in present.items()}
                        for name, function in functions.items()}

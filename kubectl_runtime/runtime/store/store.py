@@ -235,7 +235,7 @@ class Store(Generic[K]):
         name; reads then return the newer object.
         """
         before = self._states
-        self._apart = self._apart and apart  # set before the states change, so that no reader treats them as disjoint
+        self._apart = self._apart and apart  # set first, so that no reader takes overlapping states for disjoint ones
         self._states, self._only, self._apart = states, only, apart
         for name, function in [*self._functions.items()]:
             for state in states:
@@ -381,7 +381,7 @@ class Store(Generic[K]):
         return self._record(ref, None, False)
 
     def reader(self, record: Record) -> K:
-        """A new object made from a record of this store, as `get` returns it."""
+        """Make a new object from a record of this store, as `get` does."""
         return self._read(record)
 
     def find(self, predicate: Callable[[K], bool]) -> K | None:

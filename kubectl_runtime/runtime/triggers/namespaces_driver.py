@@ -368,7 +368,8 @@ class NamespacesDriver:
         return namespace in self._inside or namespace in (self._members.names or ())
 
     def covers(self, namespace: str | None) -> bool:
-        """Whether a complete store has all objects of this namespace. Safe to call from any thread."""
+        """Whether the store, once complete, has all objects of this namespace that match the other selectors. Safe to
+        call from any thread."""
         if self._cluster is not None and self._api.selection.decides_by_name:
             return self._api.selection.fits(namespace)
         return namespace in self._covered

@@ -306,7 +306,7 @@ class Watch(Generic[K]):
             return self._resume_at - now
         if self._notified_phase is None:
             self._notify_phase(now)
-        self.writes.listen()  # before the first list, which contains earlier writes
+        self.writes.listen()  # before the first list begins, because the list may lack later writes
         try:
             return self._advance(now)
         except Exception as error:  # a defect of this library must not end the watch either
@@ -331,7 +331,7 @@ class Watch(Generic[K]):
 
     def _advance(self, began: float) -> float | None:
         before = self._driver.state
-        if isinstance(before, Listing | Listed):  # this step makes a request, maybe of a list
+        if isinstance(before, Listing | Listed):  # this step sends a request, perhaps for a list
             cached = isinstance(before, Listing) and before.first and self._config.list_semantic is ListSemantic.ANY
             self._mark = None if cached else self._writer.mark()
         out, wait, frame = self._driver.advance()
@@ -502,7 +502,7 @@ class SharedWatches:
         while True:
             with self.lock:
                 known = [held for held in self._held if config.shared and held.key == key]
-            # Outside the lock: `modify` may be an object with its own `==`.
+            # Compare outside the lock, because `modify` may be an object whose `==` is user code.
             joined = next((held for held in known if _same(held.modify, modify)), None)
             if joined is None and made is None:
                 watch = Watch(api, config, stop=StopToken(clock=clock), modify=modify, clock=clock, rng=rng,
@@ -641,7 +641,8 @@ def selection_of(api: WatchApi[Any], config: WatcherConfig) -> Hashable:
 
 
 def form_of(api: WatchApi[Any], config: WatcherConfig, modify: Modify | None) -> Hashable:
-    """The form in which objects are stored, with the class that user code sees if the class affects what is stored."""
+    """The form in which objects are stored. It includes the Api's class only if `modify` or a validation uses the
+    class."""
     form = as_configured(api, config).form
     view = form.view if isinstance(form, FieldsForm) else None
     looks = modify is not None or config.validate

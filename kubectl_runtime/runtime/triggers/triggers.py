@@ -383,7 +383,8 @@ class Subscriber:
 
     def _taken(self, changes: Changes, by_watch: bool) -> Sequence[Event[Record]] | None:
         """The changes that the calling thread must deliver first; None if another thread delivers or none are left."""
-        if not self._is_idle or self._queue:  # an interrupted thread leaves its queue to the next thread
+        # Another thread delivers, or an interrupted thread has left earlier changes in the queue.
+        if not self._is_idle or self._queue:
             self._queue.append(changes)
             self._waiting += _count(changes)
         if not self._is_idle:

@@ -111,7 +111,8 @@ class WatchedStore(Store[K]):
                 log.warning("%s has not ended %.0f s after its store was closed", thread.name, JOIN_SECONDS)
 
     def wait_until_ready(self, timeout: Duration | None = None) -> None:
-        """Like `Store.wait_until_ready`. Raises RequestError before the `with` block, where no list would ever come."""
+        """Like `Store.wait_until_ready`. Raises RequestError if the watch was never started, so that no list would
+        arrive."""
         if (unstarted := self._unstarted) and not self.has_ended:
             raise RequestError(f"cannot wait for the store of {self.resource.full_name}: {unstarted}")
         super().wait_until_ready(timeout)

@@ -204,7 +204,7 @@ class ServerGate:
         if now >= self._not_before and outage.turn(now, self._rng.random) <= 0:
             self._its_turn = True
             return 0.0
-        # Random, so that the first requests after the outage are spread.
+        # The pause is random, so that the watches do not all send their first request after the outage at once.
         look = LOOK_SECONDS * self._rng.uniform(0.0 if first_look else 0.5, 1.0)
         return min(look, self._not_before - now) if now < self._not_before else look
 
@@ -287,7 +287,7 @@ class WatchBackoff:
         return self._rule.delay(failures, rng)
 
     def gentle(self) -> WatchBackoff:
-        """The shorter backoff after an outage, while the server has just become reachable again."""
+        """The shorter backoff for a server that has just become reachable again after an outage."""
         maximum = min(seconds(self.maximum), GENTLE_MAXIMUM)
         return replace(self, initial=min(seconds(self.initial), maximum), maximum=maximum)
 

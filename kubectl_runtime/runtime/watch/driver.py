@@ -106,7 +106,8 @@ class Verifier:
         return self._due
 
     def check(self, now: float) -> str:
-        """Return how the store differs, as text; empty if nothing differs or no list is due. Blocks for the list."""
+        """Compare the store with a list from the server, if a list is due. Returns a text that names objects which have
+        differed in two lists in a row, without a change in the store; empty if there are none. Blocks for the list."""
         if now < self._due:
             return ""
         before, self._differed = self._differed, {}
@@ -196,7 +197,7 @@ class WatchDriver:
         return self._gate.outage
 
     def advance(self) -> Advance:
-        """Perform one effect. Blocks for a request, or until the open watch has something."""
+        """Perform one effect. Blocks for its requests, or for the next batch of the open watch."""
         state, now = self.state, self._clock.monotonic()
         if isinstance(state, Streaming) or (isinstance(state, Watching) and not state.doubt):
             return self._read()
@@ -235,7 +236,7 @@ class WatchDriver:
         return self._give(PageRead(meta.resource_version, meta.continue_token, records))
 
     def _stream_list(self, state: Listing) -> Advance:
-        # The request's timeout is the time that the list may take, so a server that never completes it ends the watch.
+        # The request's timeout limits the time for the list: if the list is not complete by then, the watch ends.
         params = self._watch_params(INITIAL_EVENTS_SECONDS, initial=True)
         version = "0" if state.first and self._config.list_semantic is ListSemantic.ANY else ""
         return self._opened(params, version, streaming=True)
@@ -401,7 +402,7 @@ def reader_of(kind: type[K]) -> Callable[[Record], K]:
 
     def read(record: Record) -> K:
         if record.problem is not None:
-            return cast(K, InvalidObject(record))  # not a K: reading its content raises the error
+            return cast(K, InvalidObject(record))  # an InvalidObject instead of a K: reading its content raises
         return from_record(record)
 
     return read

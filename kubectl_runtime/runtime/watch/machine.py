@@ -34,8 +34,8 @@ States
     once), with nothing new in between, everything is listed again, since some servers keep reporting an expired version
     as an internal error.
 (3) The uid of the FlowSchema in an answer changes with the cluster, but also when a flow rule is added or removed, so a
-    new uid only raises the doubt. The objects decide: the same cluster still has one of the last seen objects, with the
-    same uid. The FlowSchemas of a list and of its first watch are not compared: they may match different rules.
+    new uid only raises the doubt. If the server still has one of the last seen objects, with the same uid, the cluster
+    is the same. The FlowSchemas of a list and of its first watch are not compared: they may match different rules.
 (4) A server whose database was restored from an older copy accepts a watch from a future version and sends nothing
     until its own version reaches that version. Such a restore cuts connections, so the server's version is requested
     after a connection has failed. Versions are compared only when both are decimal numbers.
@@ -182,7 +182,7 @@ def stream_ended(state: Streaming, now: float, error: Exception | None = None) -
 
 
 def is_bad_version(error: Exception) -> bool:
-    """Whether this version can never be watched (again)."""
+    """Whether `error` means that the requested version can never be watched again."""
     return isinstance(error, ApiError) and (
         error.code in _BAD_VERSION or error.is_expired or error.is_not_found or error.is_too_large_resource_version)
 

@@ -159,7 +159,7 @@ class Opened(NamedTuple):
 
 class VersionRead(NamedTuple):
     """The server's current version; None if the server sends no version. `known`: False if the server has none of the
-    objects that were seen last, so that it must belong to another cluster."""
+    objects that were seen last, which means that it belongs to another cluster."""
 
     version: str | None
     known: bool = True
@@ -178,7 +178,7 @@ class Ended(NamedTuple):
 
 
 class Broke(NamedTuple):
-    """The request that the state wanted failed; `streaming`: the request was a streaming list."""
+    """The state's request failed. `streaming`: whether the request was for a streaming list."""
 
     error: Exception
     streaming: bool = False

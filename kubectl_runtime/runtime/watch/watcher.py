@@ -202,7 +202,7 @@ def one_object(events: Iterable[Event[K]]) -> Generator[K | None]:
                 continue
             version = _version(current)
             if version is not None and isinstance(said, tuple) and said[0] != version[0]:
-                    yield None  # its predecessor was deleted unseen
+                yield None  # a new uid: the last yielded object was deleted, and the watch did not report its deletion
             if version != said:
                 said = version
                 yield current

@@ -78,7 +78,7 @@ def _is_history(resource: str, version: Version) -> bool:
 
 
 class Forms:
-    """One run's objects in comparable form, by comparable name. `end` is the state at the end of the run."""
+    """One run's objects, in a form that can be compared with other runs. `end` is the state at the end of the run."""
 
     def __init__(self, journal: Journal, end: State, ignored: Ignored = ()) -> None:
         self._ignored = ignored

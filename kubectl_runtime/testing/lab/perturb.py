@@ -233,9 +233,9 @@ def perturb(build: Build, story: Story, *, faults: Collection[Fault] = ALL_FAULT
     Time is simulated. Code that sleeps in real time blocks the whole simulation; after 10 s its stack is printed on
     standard error.
 
-    Blocks and runs everything in this thread; a controller with 10 writes takes a few seconds. Raises what the story or
-    `build` raises in the undisturbed run, and RequestError for invalid arguments. Raises ValueError if two undisturbed
-    runs end differently, or if the controllers write nothing.
+    The call blocks, because everything runs in this thread. A controller with 10 writes takes a few seconds. Raises
+    what the story or `build` raises in the undisturbed run, and RequestError for invalid arguments. Raises ValueError
+    if two undisturbed runs end differently, or if the controllers write nothing.
     """
     check(build, story, faults)
     ignored = paths_of(ignore)

@@ -177,7 +177,7 @@ class ScriptedTransport(BaseAdapter):
                 while (left := self._calls.popleft()) != position:
                     self._depart(self._run, f"did not {_words(self._recording.lines[left])}, which was recorded")
                 return position
-        if self._last is not None:  # a retry, since a recording contains all attempts as one call
+        if self._last is not None:  # the request may be a retry: a recording contains all attempts as one call
             line = self._recording.lines[self._last]
             if asked == (line.method, line.path, sorted(parse_qsl(line.query))) and (line.e or line.status >= 400):
                 return self._last
@@ -254,8 +254,9 @@ URL = "http://recording.invalid"
 @dataclass(frozen=True)
 class Replayed:
     """The result of `replay`. `runs`: the number of replayed runs; `target`: the last replayed run, as text; `recorded`
-    and `error`: the error of that run in the recording and in the replay, or None; `departures`: the requests
-    and results of the program that differ from the recording, as text."""
+    and `error`: the error of that run in the recording and in the replay, or None; `recorded_trace`: the traceback of
+    the recorded error, or an empty text; `departures`: the requests and results of the program that differ from the
+    recording, as text; `notes`: what the recording lacks, as text."""
 
     runs: int
     target: str
@@ -285,9 +286,9 @@ def replay(path: str | Path, build: Callable[[Client], BoundController[Any] | Ma
            run: int | None = None) -> Replayed:
     """Replay the recording in `path` up to the run with the number `run`, by default up to the last run that failed.
 
-    `build(client)` makes the recorded program, as for `perturb`; `build` must not make requests. Blocks and runs the
-    program in this thread; simulated waits take no real time. Raises RecordingError for a file without a run that can
-    be replayed, OSError, and what `build` raises.
+    `build(client)` makes the recorded program, as for `perturb`; `build` must not make requests. The call
+    blocks, because the program runs in this thread; simulated waits take no real time. Raises RecordingError for a file
+    without a run that can be replayed, OSError, and what `build` raises.
     """
     recording = Recording.read(Path(path))
     runs = _chosen(recording, run)
@@ -343,7 +344,7 @@ class _Player:
         self._assembly: Assembly[Any] = Assembly(plan, reconcile, policy, bound.context, executor=SimExecutor(rng),
                                                  on_bug=_raise, rng=rng)
         self._assembly.subscribe()
-        self.transport.feed(recording.runs[0].position)  # at the first run all stores were complete
+        self.transport.feed(recording.runs[0].position)  # all stores were complete when this run began
         self._step()
 
     def play(self, run: RecordedRun) -> Outcome:

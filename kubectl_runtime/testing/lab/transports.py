@@ -76,7 +76,7 @@ class LifeBody:
 
 
 class StoryBody:
-    """The body of a watch response for the story."""
+    """The body of a watch response to the story's client."""
 
     def __init__(self, raw: Any, go_on: Callable[[float], None]) -> None:
         self.headers, self.status = raw.headers, raw.status

@@ -137,7 +137,8 @@ def parts_module(classes: Classes, home: str) -> str:
     foreign.pop(f"{home}_parts", None)
     own = {f"{PACKAGE}.{module}": names for module, names in foreign.items()}
     return "\n".join([
-        f'"""{HEADER}\n\nThe parts of the kinds in {home}.py, from which they can be imported, too.\n"""',
+        f'"""{HEADER}\n\nThe types of the nested fields of the kinds in {home}.py. '
+        f'{home}.py exports these types, too.\n"""',
         imports("\n".join([text, *aliases]), own), "", *aliases, "", text, ""])
 
 

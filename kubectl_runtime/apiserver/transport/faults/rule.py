@@ -235,7 +235,7 @@ class Conditions:
         return self._only(Chance(probability, random.Random(f"{self._seed}/{len(self._conditions)}")))
 
     def lasting(self, duration: Duration) -> Self:
-        """Take the first request, and all requests within this duration after it on the clock."""
+        """Take the first request, and all requests until `duration` has passed since then on the server's clock."""
         return self._only(Lasting(seconds(duration)))
 
     def _only(self, condition: Filter) -> Self:
@@ -419,7 +419,8 @@ class Rule(Conditions):
         return self.rewrite_events(lambda line, number: None if number in numbers else line)
 
     def insert_events(self, *events: Body, after: int = 0) -> Rule:
-        """Send these events after `after` events of the server: bytes and strings unchanged, other values as JSON."""
+        """Insert these events into the watch once the server has sent `after` events. Bytes and strings are sent
+        unchanged, other values as JSON."""
         lines = [event_line(event) for event in events]
         return self._events(lambda: shapers.Insert(lines, after))
 

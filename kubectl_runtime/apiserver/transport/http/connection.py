@@ -335,7 +335,7 @@ class Connection:
         """Switch to a websocket. The connection ends with the websocket. A stopping server breaks the websocket."""
         self._carry(exchange.head(head(response, self._serving.clock.now(), handshake_headers(request))))
         websocket = ServerWebSocket(reader.take, lambda data: self._carry(exchange.data(data)))
-        if self._end():  # marks the connection as idle, so that `stop` ends it at once
+        if self._end():  # not stopping; the connection now counts as idle, so that `stop` closes it at once
             with contextlib.suppress(OSError):
                 session.run(websocket)
                 websocket.close()
@@ -373,7 +373,7 @@ class Connection:
 
 
 BACKLOG = 1024
-GRACE = 5.0  # seconds that requests in progress have to finish when the server stops
+GRACE = 5.0  # when the server stops: seconds until requests in progress are cut off
 RETRY_ACCEPT = 0.1  # seconds until the next attempt after a failed accept
 
 

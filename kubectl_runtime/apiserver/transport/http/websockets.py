@@ -91,7 +91,7 @@ class ServerWebSocket:
         control = opcode >= CLOSE
         known = opcode in (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG)
         if not known or first & 0x70 or not second & 0x80 or (control and (not fin or length > 125)):
-            raise BrokenFrame(PROTOCOL_ERROR)  # a client must mask its frames
+            raise BrokenFrame(PROTOCOL_ERROR)  # such as a frame that the client has not masked
         if length == 126:
             (length,) = struct.unpack("!H", self._exactly(2))
         elif length == 127:
