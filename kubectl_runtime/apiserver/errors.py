@@ -38,7 +38,7 @@ _GO_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", 
 class StatusError(Exception):
     """A refusal; `to_status()` is the ``v1.Status`` that answers the request."""
 
-    from_webhook = False  # whether a retry may succeed, because the refusal came from a webhook, policy or quota
+    from_webhook = False  # whether the refusal came from a webhook, policy or quota: a retry may succeed
 
     def __init__(self, code: int, reason: str, message: str, *, details: Object | None = None,
                  causes: Sequence[Cause] = (), metadata: Object | None = None, headers: Sequence[tuple[str, str]] = (),

@@ -172,7 +172,8 @@ class FirstOf(StopToken):
 
     def set(self, reason: str = "") -> None:
         """Raise TypeError: only the combined tokens can be set."""
-        raise TypeError(f"a FirstOf cannot be set ({reason}): set one of the tokens that it combines")
+        raise TypeError(f"FirstOf.set({reason!r}): a FirstOf cannot be set itself; set one of the tokens that it "
+                        "combines")
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until one of the tokens is set, or `timeout` seconds have passed; returns whether one is set."""

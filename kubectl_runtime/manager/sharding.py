@@ -318,8 +318,8 @@ class Replicas:
         return least + (members.index(member) < more)
 
     def without(self, identities: Collection[str], *, unless_seen_since: float) -> Replicas:
-        """Return the replicas without the Leases held by `identities`. Leases that have changed after
-        `unless_seen_since` stay."""
+        """Return the replicas without the Leases held by `identities`. A Lease that has changed after
+        the time `unless_seen_since` is kept."""
         return replace(self, seen={name: one for name, one in self.seen.items()
                                    if one.sight.record.holder not in identities or one.since > unless_seen_since})
 

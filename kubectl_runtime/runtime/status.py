@@ -25,8 +25,8 @@ the object from which the apply was computed:
 A caller may pass the same `obj` again after a write, although it is older than the written object. The client keeps the
 server's answer to each write of a status for a minute. A run also keeps the answer to the last write of the object that
 it reconciles. If such an answer is newer than `obj`, the report uses the answer instead of `obj`. So a run may report
-Progressing, work, and report the end, all with the object that it was given. If the server converts a value, such as a
-quantity, the value is not sent again as long as the answer is kept.
+Progressing, do its work, and then report the end, each time with the object that it was given. If the server converts a
+value, such as a quantity, the value is not sent again as long as the answer is kept.
 """
 from __future__ import annotations
 

@@ -277,7 +277,8 @@ def present(why: str = "") -> Check:
 
 
 def missing(why: str) -> Check:
-    """Always report that a field is required. The row's condition decides when the check runs."""
+    """Report that a field is required, whatever its value. The condition of the rule's row decides whether the check
+    runs."""
     return lambda _, path: (errors.required(path, why),)
 
 

@@ -121,7 +121,7 @@ class Reachability:
             self._outage = None
 
     def lost(self, error: Exception, now: float, draw: Callable[[], float]) -> Outage:
-        """Record a request without any answer; returns the outage, which is new or continues."""
+        """Record that a request got no answer. Returns the outage: a new one, or the one in progress."""
         outage = self._outage
         if outage is None:
             first, last = FIRST_TRY
@@ -271,7 +271,7 @@ class Interrupt:
             self._check()
         with self._lock:
             if self.stopped:
-                raise ConnectionAbortedError("given up before it was sent")
+                raise ConnectionAbortedError("the request was given up before it was sent")
             self._drop_copy()
             self.sent = self._ours = True
             self._socket = connection

@@ -291,8 +291,9 @@ class _Call:
                 assert known is not None
                 one = Contested(wanted.ref, contest.manager, tuple(sorted(contest.fields)))
                 if known.contest is None:
-                    log.warning("%s by force, after they were taken back: leaving the child unchanged until its "
-                                "desired state changes or %s applies other fields", one, contest.manager)
+                    log.warning("%s by force again, after this controller had taken them back. The child stays "
+                                "unchanged until its desired state changes or %s applies other fields",
+                                one, contest.manager)
                 if known.contest != contest:
                     self._memory.remember(key, replace(known, contest=contest))
                 children.contested.append(one)

@@ -49,7 +49,7 @@ class Contested(msgspec.Struct, frozen=True):
         return self.ref.name
 
     def __str__(self) -> str:
-        return f"{said(self.ref)}: {self.manager} takes {', '.join(self.fields[:MOST_NAMED])}"
+        return f"{said(self.ref)}: {self.manager} takes the fields {', '.join(self.fields[:MOST_NAMED])}"
 
 
 class Children(msgspec.Struct):

@@ -327,8 +327,8 @@ class Controller(Generic[K]):
         """Limit each object to `rate.runs` runs in each `rate.per`, whatever causes them: changes, related objects,
         requeues, retries, your own triggers. Further requests are merged into one run at the next allowed time.
 
-        By default, and with None, there is no limit. Other objects do not wait. Raises RequestError for a `rate` of
-        another type.
+        By default, and with None, there is no limit. Other objects do not wait. Raises RequestError if `rate` is
+        neither a `KeyRate` nor None.
         """
         if rate is not None:
             check_type("key_rate", rate, KeyRate, "KeyRate(runs=10, per=60)")

@@ -79,9 +79,9 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, regarding: Any) -> Reference:
-        """The reference to an object of a resource class, a dict, a model of the official client (with apiVersion and
-        kind), an ObjectRef (which has no uid), or a Reference. Raises RequestError for any other type, and for an
-        object without a kind or a name."""
+        """The reference to the object `regarding`: an instance of a resource class, a dict or a model of the official
+        client (both with apiVersion and kind), an ObjectRef (the reference then has no uid), or a Reference, which is
+        returned itself. Raises RequestError for any other type, and for an object without a kind or a name."""
         if isinstance(regarding, cls):
             return regarding
         if isinstance(regarding, ObjectRef):

@@ -320,8 +320,8 @@ class Scheduler(Generic[K, M]):
         return len(urgent.items) - urgent.left + len(background.items) - background.left
 
     def next_due(self) -> float | None:
-        """When the next waiting or limited entry becomes ready; None if there is no such entry. Ready and held entries
-        do not count."""
+        """When the next waiting or limited entry becomes ready; None if there is no such entry. Entries that are ready,
+        or held because their key is running, do not count."""
         heap, limited = self._heap, None
         if self._limited.items and self._rate_limit is not None and len(self._limited):
             limited = self._rate_limit.next_at()

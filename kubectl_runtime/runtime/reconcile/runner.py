@@ -374,7 +374,8 @@ class Runner:
         return max(0.0, self._clock.monotonic() - (self._wake_at if since is None else since))
 
     def step(self) -> float | None:
-        """Do the dispatcher's turn: start due keys. Returns the seconds until the next key is due; None without one."""
+        """Do one turn of the dispatcher: start runs of the keys that are due. Returns the seconds until the next key is
+        due; None without one."""
         with self._lock:
             delay = self._step()
         self._submit_called()

@@ -229,7 +229,8 @@ class Store(Generic[K]):
         self._warned = False
 
     def shows(self, *states: StoreState, only: Callable[[Record], bool] | None = None, apart: bool = True) -> None:
-        """Read these states from now on; indexes and waiting threads move to them. For internal use.
+        """Serve reads from `states`, each of which holds the objects of one watch. The store's indexes are built on
+        `states`, and threads that wait for the previous states wait for `states` instead. For internal use.
 
         `only` selects the objects that reads return. `apart=False`: two states may briefly have an object of the same
         name; reads then return the newer object.

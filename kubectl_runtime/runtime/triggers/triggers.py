@@ -370,8 +370,12 @@ class Subscriber:
         self._work(changes)
 
     def deliver(self, changes: Changes, *, by_watch: bool = False) -> None:
-        """Pass `changes` through the subscription, after all earlier changes. `by_watch`: whether the caller is the
-        watch's thread, which waits until another delivering thread has finished its call, and then takes over."""
+        """Pass `changes` through the subscription, after all earlier changes.
+
+        `by_watch`: whether the caller is the watch's thread. If another thread is delivering, the watch's thread waits
+        until that thread's current call has ended, and then delivers the rest itself. Any other caller leaves its
+        changes to the delivering thread and returns.
+        """
         with self._turn:
             mine, waiting = self._taken(changes, by_watch), self._waiting
         if mine is not None:

@@ -449,7 +449,7 @@ def validated(event: Event[Record], read: Callable[[Record], Any]) -> Event[Reco
 
     def check(record: Record) -> Record:
         validate = getattr(read(record), "validate", None) if record.problem is None else None
-        if validate is None:  # a view of fields was decoded when it arrived
+        if validate is None:  # the record has a problem already, or all its content was decoded when it arrived
             return record
         try:
             validate()

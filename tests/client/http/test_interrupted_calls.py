@@ -424,5 +424,5 @@ def test_the_first_of_several_tokens_is_set_as_soon_as_one_is_and_leaves_nothing
     first.on_set(lambda: calls.append(1))()
     tokens[1].set("enough")
     assert (first.is_set(), first.reason, first.wait(None), calls) == (True, "enough", True, [])
-    with pytest.raises(TypeError, match="a FirstOf cannot be set"):
+    with pytest.raises(TypeError, match="a FirstOf cannot be set itself"):
         first.set("no")

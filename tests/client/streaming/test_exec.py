@@ -396,7 +396,7 @@ def test_it_works_over_tls_with_the_clients_own_trust_and_certificate():
 
 
 @pytest.mark.parametrize(("options", "match"), [
-    ({"tty": True, "stderr": True}, "a terminal writes both"),
+    ({"tty": True, "stderr": True}, "a terminal sends stderr as part of stdout"),
     ({"stdout": False, "stderr": False}, "nothing would be attached")])
 def test_streams_that_make_no_sense_are_refused_before_anything_is_sent(options, match):
     server = WireServer(answering(says()))

@@ -317,7 +317,7 @@ def test_what_another_applier_takes_by_force_is_taken_back_once_and_then_contest
     assert sent == ["PATCH x"]
     (contested,) = played.last().contested
     assert (contested.name, contested.manager, contested.fields) == ("x", "rival", (".data.a",))
-    assert "rival takes .data.a" in caplog.text
+    assert "rival takes the fields .data.a" in caplog.text
     assert not played.last().ready
     assert not played.errors
 
