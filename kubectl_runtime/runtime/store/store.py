@@ -229,7 +229,7 @@ class Store(Generic[K]):
         self._warned = False
 
     def shows(self, *states: StoreState, only: Callable[[Record], bool] | None = None, apart: bool = True) -> None:
-        """Serve reads from `states`, each of which holds the objects of one watch. The store's indexes are built on
+        """Serve reads from `states`; each state holds the objects of one watch. The store's indexes are built on
         `states`, and threads that wait for the previous states wait for `states` instead. For internal use.
 
         `only` selects the objects that reads return. `apart=False`: two states may briefly have an object of the same
