@@ -8,6 +8,8 @@
     sharding           all Leases of the namespace, since each replica generates its own Lease's name
     --recorded FILE    the permissions that reconcilers used in tests (`pytest --kube-record-rights FILE`), and the
                        permissions for the library's follow-up requests (see testing/rights_recorder.py)
+    roles, bindings    `bind` on the roles of the bindings that the recorded reconcilers wrote. A note says so if the
+                       program writes roles or bindings and `bind` or `escalate` may be missing
 
 MODULE:NAME is the function that `run` takes; it is called with a client that makes no connection. The output is a
 ServiceAccount, a ClusterRole or Roles, and their bindings. The permissions for a watch in one namespace are granted
@@ -33,10 +35,10 @@ from kubectl_runtime.client.config.config import Config
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
 from kubectl_runtime.core.base.errors import RequestError
 from kubectl_runtime.core.base.wire import decoded
-from kubectl_runtime.core.meta.gvk import api_resource_of
+from kubectl_runtime.core.meta.gvk import ApiResource, api_resource_of
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import checked_label, checked_subdomain
-from kubectl_runtime.core.requests.rights import ORDER, Right, roles
+from kubectl_runtime.core.requests.rights import BINDINGS, ORDER, RBAC, ROLES, Right, roles
 from kubectl_runtime.manager.leases import LeaderElection
 from kubectl_runtime.manager.manager import Manager
 from kubectl_runtime.manager.sharding import Sharding
@@ -58,7 +60,7 @@ _UNNAMED = {
                     "WebhookServer(configuration=NAME) limits this to the operator's own"),
     "customresourcedefinitions": "a Conversion between classes limits this to the operator's own"}
 _LEASE_NAMES = "each replica generates the name of its own Lease; a namespace of its own keeps other Leases out"
-_API = "rbac.authorization.k8s.io"
+_WRITES = ("create", "update", "patch")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -138,7 +140,12 @@ def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
     rights = [right for plan in plans for right in _watched(plan)]
     served = [right for server in servers_of(made) for right in server.rights()]
     if options.recorded is not None:
-        rights += _recorded(options.recorded, rights)
+        recorded = _recorded(options.recorded, rights)
+        _note_grants({right.resource for right in recorded if right.group == RBAC and right.verb in _WRITES},
+                     binds=any(right.verb == "bind" for right in recorded))
+        rights += recorded
+    else:
+        _note_grants({resource.plural for plan in plans for resource in _own_kinds(plan) if resource.group == RBAC})
     rights += served
     _warn_of_unnamed(served, sharding)
     if elect is None:
@@ -192,6 +199,25 @@ def _warn_of_unnamed(served: list[Right], sharding: Sharding | None) -> None:
               file=sys.stderr)
 
 
+def _own_kinds(plan: Plan) -> Iterator[ApiResource]:
+    """The kinds that a reconciler probably writes: the controller's own kind, and the kinds that it owns."""
+    for watch in (plan.main, *plan.related):
+        if isinstance(watch, WatchPlan) and (watch is plan.main or watch.is_owned):
+            yield from (resource for resource, _ in places_of(watch.api))
+
+
+def _note_grants(written: set[str], *, binds: bool = False) -> None:
+    """Print on standard error which verbs the roles here may lack, since API servers only let a program grant
+    permissions that it has. `written`: the kinds of RBAC that the program writes. `binds`: a rule grants `bind`."""
+    for plural in sorted(written):
+        if plural in BINDINGS and not binds:
+            print(f"note: a program that writes {plural} needs the verb bind on their roles, or all permissions of "
+                  "these roles; no rule here grants the verb bind", file=sys.stderr)
+        elif plural in ROLES:
+            print(f"note: a program that writes {plural} needs the verb escalate on them, or all permissions that "
+                  "they grant; no rule here grants the verb escalate", file=sys.stderr)
+
+
 def _refuse(_send: Send) -> Send:
     def refused(call: Call) -> Answer:
         raise RequestError(f"{call.request.operation}: there is no server: the program is only inspected, so its "
@@ -242,6 +268,6 @@ def _granted(name: str, where: str | None, rules: list[dict[str, Any]],
     """Yield a Role in a namespace, or a ClusterRole, and its binding."""
     kind = "ClusterRole" if where is None else "Role"
     metadata = {"name": name} if where is None else {"name": name, "namespace": where}
-    yield {"apiVersion": f"{_API}/v1", "kind": kind, "metadata": metadata, "rules": rules}
-    yield {"apiVersion": f"{_API}/v1", "kind": f"{kind}Binding", "metadata": metadata,
-           "roleRef": {"apiGroup": _API, "kind": kind, "name": name}, "subjects": [account]}
+    yield {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+    yield {"apiVersion": f"{RBAC}/v1", "kind": f"{kind}Binding", "metadata": metadata,
+           "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name}, "subjects": [account]}

@@ -5,7 +5,8 @@
 
 The recorder notes the requests that a reconciler's run makes in the run's own thread, and the Events that the run
 records. It ignores requests of the tests' own clients. It also ignores the controllers' watches, since `rbac` knows
-them from the controllers. A permission is therefore recorded only if a test makes the reconciler use it.
+them from the controllers. A permission is therefore recorded only if a test makes the reconciler use it. If a run
+writes a RoleBinding or ClusterRoleBinding, the recorder also notes the verb `bind` on the role that the binding names.
 
 The library's own follow-up requests are added even if no test causes them. For example, an Event may be patched after
 its creation, and `ctx.read` watches the objects that it has read. The following functions therefore report to the
@@ -90,7 +91,7 @@ class RightsRecorder:
         with self._lock:
             owned = [right for request in self._bodies for right in rights_of(request, self._plurals)]
             return sorted({*self._requests, *owned}, key=lambda right: (right.group, right.resource, right.verb,
-                                                                        right.namespace or ""))
+                                                                        right.namespace or "", right.name))
 
     def write(self, file: Path) -> None:
         """Write the permissions used so far in the format that `rbac --recorded` reads. Raises OSError, also if the

@@ -1,6 +1,7 @@
 """The rights of an operator: what its controllers watch, and what its reconcilers were seen to ask for."""
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -13,14 +14,14 @@ import yaml
 
 from kubectl_runtime.cli.main import main
 from kubectl_runtime.client.http.middleware import Answer, Call, Send
-from kubectl_runtime.core.requests.rights import rights_of
+from kubectl_runtime.core.requests.rights import RBAC, rights_of
 from kubectl_runtime.testing import ApiServer
 from tests.examples.programs import PLUGIN, ROOT, environment
 
 PROGRAM = '''
 from typing import Any
 from kubectl_runtime import Action, Api, Controller, Conversion, CustomResource, LeaderElection, ListParams, Manager
-from kubectl_runtime.resources import ConfigMap, Node, Pod, Secret
+from kubectl_runtime.resources import ClusterRole, ConfigMap, Node, Pod, RoleBinding, Secret
 from kubectl_runtime.manager.sharding import Sharding
 from kubectl_runtime.webhooks.server import WebhookServer
 from kubectl_runtime.webhooks.serving_certificates import SelfSigned
@@ -84,6 +85,10 @@ def named(client):
 
 def reading(client):
     return Controller(Api.namespaced(client, ConfigMap, "shop")).reads(Secret).reads(Node).bind(nothing)
+
+def granting(client):
+    controller = Controller(Api.namespaced(client, ConfigMap, "shop"))
+    return controller.owns(Api.namespaced(client, RoleBinding, "shop")).owns(Api.all(client, ClusterRole)).bind(nothing)
 
 def odd_name(client):
     return Controller(Api.all(client, Node), name="a: b").bind(nothing)
@@ -269,6 +274,40 @@ def test_what_was_recorded_is_granted_where_the_controller_watches(
         ("Role", "shop"): [("", "configmaps", WATCHED), ("", "pods", ["create", "delete"]), ("", "secrets", WATCHED)]}
     assert granted(printed(capsys, "rbac_program:manager", "--recorded", "rights.json"))["ClusterRole", None] == [
         ("", "nodes", WATCHED), ("", "pods", ["create", "delete"]), ("apps", "deployments", ["patch"])]
+
+
+def recorded(*rights: tuple[str, str, str]) -> list[str]:
+    Path("rights.json").write_text(json.dumps({"rights": [
+        {"group": RBAC, "resource": resource, "verb": verb, "namespace": "shop", "name": name}
+        for resource, verb, name in rights]}))
+    return ["--recorded", "rights.json"]
+
+
+def test_a_recorded_bind_is_granted_on_the_named_roles(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = printed(capsys, "rbac_program:here", *recorded(
+        ("rolebindings", "create", ""), ("clusterroles", "bind", "view"), ("clusterroles", "bind", "edit")))
+    assert by_name(documents)[-2:] == [("clusterroles", ["edit", "view"], ["bind"]), ("rolebindings", None, ["create"])]
+
+
+BIND = "needs the verb bind on their roles"
+ESCALATE = "needs the verb escalate on them"
+
+
+@pytest.mark.parametrize(("program", "rights", "notes"), [
+    ("here", None, []), ("here", [], []), ("granting", [], []),
+    ("granting", None, [f"clusterroles {ESCALATE}", f"rolebindings {BIND}"]),
+    ("granting", [("rolebindings", "patch", "")], [f"rolebindings {BIND}"]),
+    ("granting", [("rolebindings", "get", "")], []),
+    ("granting", [("rolebindings", "patch", ""), ("roles", "bind", "r")], []),
+    ("here", [("roles", "create", "")], [f"roles {ESCALATE}"])])
+def test_a_verb_that_may_be_missing_to_grant_permissions_is_noted(
+        program: str, rights: list[tuple[str, str, str]] | None, notes: list[str],
+        capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rbac", f"rbac_program:{program}", *([] if rights is None else recorded(*rights))]) == 0
+    shown = [line for line in capsys.readouterr().err.splitlines() if "that writes" in line]
+    assert len(shown) == len(notes)
+    for line, note in zip(shown, notes, strict=True):
+        assert line.startswith(f"note: a program that writes {note}")
 
 
 @pytest.mark.parametrize(("arguments", "status", "said"), [

@@ -23,7 +23,8 @@ from kubectl_runtime import (
 from kubectl_runtime.core.meta.metav1 import Condition
 from kubectl_runtime.core.requests.rights import Right
 from kubectl_runtime.pods import drain
-from kubectl_runtime.resources import ConfigMap, Pod, Secret
+from kubectl_runtime.resources import ConfigMap, Pod, RoleBinding, Secret
+from kubectl_runtime.resources.rbac_v1 import RoleRef
 from kubectl_runtime.runtime.conditions import is_created
 from kubectl_runtime.runtime.status import apply_condition
 from kubectl_runtime.testing import ApiServer, Simulation
@@ -141,6 +142,18 @@ def read_several(obj: ConfigMap, ctx: Context[None]) -> Action:
 def make_children(obj: ConfigMap, ctx: Context[None]) -> Action:
     ctx.ensure(obj, Secret(name="child"), prune=True)
     return Action.await_change()
+
+
+def bind_one(obj: ConfigMap, ctx: Context[None]) -> Action:
+    ctx.ensure(obj, RoleBinding(name="child", role_ref=RoleRef(api_group="rbac.authorization.k8s.io",
+                                                               kind="ClusterRole", name="view")))
+    return Action.await_change()
+
+
+def test_a_written_binding_needs_the_verb_bind_on_its_role() -> None:
+    with RightsRecorder() as recorder, story(Simulation(), bind_one):
+        pass
+    assert Right("rbac.authorization.k8s.io", "clusterroles", "bind", "default", "view") in recorder.rights()
 
 
 @pytest.mark.parametrize(("reconciler", "verbs"), [

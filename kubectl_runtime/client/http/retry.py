@@ -56,6 +56,7 @@ from kubectl_runtime.core.codec.jsonbytes import encode_plain
 from kubectl_runtime.core.meta.gvk import ApiResource
 from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import Request, Retry
+from kubectl_runtime.core.requests.rights import ROLES, bind_of
 
 _REFUSED_UNREAD = frozenset((HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE))
 _GATEWAY = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.GATEWAY_TIMEOUT))
@@ -261,10 +262,10 @@ def error_of(request: Request, code: int, headers: Mapping[str, str], body: byte
         status = _without_values(status)
     details = status.details.retry_after_seconds if status.details is not None else None
     return ApiError(status, request.operation, retry_after=retry_after(headers.get("Retry-After"), details, now),
-                    remedy=_remedy(status, code, origin))
+                    remedy=_remedy(request, status, code, origin))
 
 
-def _remedy(status: Status, code: int, origin: str) -> str:
+def _remedy(request: Request, status: Status, code: int, origin: str) -> str:
     if code == HTTPStatus.UNAUTHORIZED:
         return (f"The server does not accept the credentials of {origin}: log in again, or check that the token or "
                 "client certificate belongs to this cluster and has not expired")
@@ -273,7 +274,18 @@ def _remedy(status: Status, code: int, origin: str) -> str:
                 "bypass it with NO_PROXY")
     if code == HTTPStatus.FORBIDDEN and " cannot " in (status.message or ""):
         return "No Role or ClusterRole that is bound to this user allows it"
+    if code == HTTPStatus.FORBIDDEN and " attempting to grant RBAC permissions " in (status.message or ""):
+        return f"Grant this user the permissions not currently held, or grant the verb {_granting_verb(request)}"
     return ""
+
+
+def _granting_verb(request: Request) -> str:
+    """The verb that allows a user to write a role or binding without having the role's permissions, and its object."""
+    resource = request.resource
+    if resource is not None and resource.plural in ROLES:
+        return f"escalate on {resource.plural}{'/' + request.name if request.name else ''}"
+    bind = bind_of(request)
+    return f"bind on {bind.resource}/{bind.name}" if bind is not None else "bind on the role of the binding"
 
 
 def _is_of_secrets(request: Request) -> bool:

@@ -2,7 +2,8 @@
 
 `rights_of(request)` lists the permissions of a request. A request may need several: an apply may create a missing
 object (patch and create); an owner reference with blockOwnerDeletion needs update on the owner's finalizers if an
-admission plugin checks that. `foresee(place, verb…)` reports permissions that the library may need only later, so that
+admission plugin checks that; the writer of a RoleBinding or ClusterRoleBinding needs `bind` on its role or all
+permissions of the role. `foresee(place, verb…)` reports permissions that the library may need only later, so that
 recorders of permissions do not miss them. For example, if an object gets a finalizer, the library will have to read the
 object when it is deleted.
 """
@@ -18,8 +19,11 @@ from kubectl_runtime.core.meta.problems import DECODE_FAILURES
 from kubectl_runtime.core.requests.request import Place, Request
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "bind")
 """The usual order of RBAC's verbs."""
+RBAC = "rbac.authorization.k8s.io"
+BINDINGS = ("rolebindings", "clusterrolebindings")
+ROLES = ("roles", "clusterroles")
 
 
 class Right(msgspec.Struct, frozen=True, order=True):
@@ -48,6 +52,20 @@ def rights_of(request: Request, plurals: Mapping[tuple[str, str], str] | None = 
         for group, kind in _blocked_owners(request.body):
             plural = (plurals or {}).get((group, kind)) or plural_of(kind)
             yield Right(group, f"{plural}/finalizers", "update", request.namespace)
+    if (bind := bind_of(request)) is not None:
+        yield bind
+
+
+def bind_of(request: Request) -> Right | None:
+    """The permission to bind the role that the request's body names; None if the body is not a binding with a role."""
+    resource = request.resource
+    if resource is None or resource.group != RBAC or resource.plural not in BINDINGS or request.body is None:
+        return None
+    role = _content(request.body).get("roleRef")
+    if not isinstance(role, dict) or not isinstance(role.get("name"), str):
+        return None
+    plural = "clusterroles" if role.get("kind") == "ClusterRole" else "roles"
+    return Right(RBAC, plural, "bind", request.namespace, role["name"])
 
 
 listeners: list[Callable[[Right], object]] = []
@@ -63,14 +81,19 @@ def foresee(place: Place, *verbs: str, subresource: str | None = None) -> None:
 
 
 def _blocked_owners(body: bytes) -> Iterable[tuple[str, str]]:
-    try:
-        content = msgspec.json.decode(body)
-    except DECODE_FAILURES:  # the body is not JSON, and names no owners
-        return ()
-    metadata = content.get("metadata") if isinstance(content, dict) else None
+    metadata = _content(body).get("metadata")
     owners: list[Any] = (metadata or {}).get("ownerReferences") or []
     return [(split_api_version(owner["apiVersion"])[0], owner["kind"]) for owner in owners
             if owner.get("blockOwnerDeletion")]
+
+
+def _content(body: bytes) -> dict[str, Any]:
+    """The object in a body; empty if the body is not JSON, or a JSON patch."""
+    try:
+        content = msgspec.json.decode(body)
+    except DECODE_FAILURES:
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def roles(rights: Iterable[Right]) -> dict[str | None, list[dict[str, Any]]]:

@@ -30,7 +30,8 @@ from kubectl_runtime.client.wire.carrier import ApiAdapter
 from kubectl_runtime.client.wire.connections import request_head
 from kubectl_runtime.core.base.errors import error_behind
 from kubectl_runtime.core.requests.request import Request
-from kubectl_runtime.resources import ConfigMap, Secret
+from kubectl_runtime.resources import ConfigMap, Role, RoleBinding, Secret
+from kubectl_runtime.resources.rbac_v1 import RoleRef
 from tests.client.wire_server import Peer, Received, WireServer, answering, config_map, says, status
 
 FAST = {"retry": RetryPolicy(base=0.001, maximum=0.002)}
@@ -66,6 +67,18 @@ def test_a_403_of_rbac_names_the_remedy() -> None:
             maps(client).list()
     assert error.value.remedy.startswith("No Role")
     assert error.value.status.message == said
+
+
+@pytest.mark.parametrize(("obj", "verb"), [
+    (RoleBinding(name="b", role_ref=RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name="view")),
+     "bind on clusterroles/view"),
+    (Role(name="r"), "escalate on roles/r")])
+def test_a_403_about_granted_permissions_names_the_verb_that_allows_it(obj: RoleBinding | Role, verb: str) -> None:
+    said = 'x is forbidden: user "u" (groups=["g"]) is attempting to grant RBAC permissions not currently held:\n{}'
+    with WireServer(answering(says(403, status(403, "Forbidden", said)))) as server, server.client() as client:
+        with pytest.raises(ApiError) as error:
+            Api.namespaced(client, type(obj), "default").apply(obj, field_manager="me")
+    assert str(error.value).endswith(f". Grant this user the permissions not currently held, or grant the verb {verb}")
 
 
 def test_a_bad_gateway_is_tried_again_for_a_get_and_not_for_a_post() -> None:

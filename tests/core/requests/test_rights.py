@@ -1,6 +1,8 @@
 """What the authorizer is asked for each request, and the roles that grant it."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kubectl_runtime.core.meta.gvk import ApiResource, Scope
@@ -38,6 +40,37 @@ def test_what_a_request_needs(request_: build.Request, rights: list[str]) -> Non
 def test_owners_whose_plural_is_not_the_usual_one_are_looked_up() -> None:
     found = list(rights_of(build.create(PLACE, OWNED), {("example.com", "Ox"): "oxen"}))
     assert Right("example.com", "oxen/finalizers", "update", "n") in found
+
+
+BINDINGS = build.Place(ApiResource("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings"), "n")
+CLUSTER_BINDINGS = build.Place(ApiResource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding",
+                                           "clusterrolebindings", Scope.CLUSTER))
+
+
+def binding(kind: str) -> dict[str, Any]:
+    return {"metadata": {"name": "a"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "r"}}
+
+
+@pytest.mark.parametrize(("request_", "bind"), [
+    (build.create(BINDINGS, binding("ClusterRole")), ("clusterroles", "n")),
+    (build.create(BINDINGS, binding("Role")), ("roles", "n")),
+    (build.apply(CLUSTER_BINDINGS, binding("ClusterRole"), APPLY), ("clusterroles", None)),
+    (build.replace(CLUSTER_BINDINGS, binding("ClusterRole")), ("clusterroles", None)),
+    (build.patch(BINDINGS, "a", Patch.merge(binding("Role"))), ("roles", "n")),
+    (build.patch(BINDINGS, "a", Patch.merge({"subjects": []})), None),
+    (build.patch(BINDINGS, "a", Patch.merge({"roleRef": "odd"})), None),
+    (build.patch(BINDINGS, "a", Patch.json([{"op": "remove", "path": "/subjects"}])), None),
+    (build.create(PLACE, binding("Role")), None), (build.delete(BINDINGS, "a"), None)])
+def test_a_binding_needs_the_verb_bind_on_its_role(request_: build.Request,
+                                                   bind: tuple[str, str | None] | None) -> None:
+    found = [right for right in rights_of(request_) if right.verb == "bind"]
+    assert found == ([] if bind is None else [Right("rbac.authorization.k8s.io", bind[0], "bind", bind[1], "r")])
+
+
+def test_roles_that_may_be_bound_are_named() -> None:
+    about = {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"]}
+    assert roles([Right("rbac.authorization.k8s.io", "clusterroles", "bind", "n", name) for name in ("view", "edit")]) \
+        == {"n": [{**about, "resourceNames": ["edit", "view"], "verbs": ["bind"]}]}
 
 
 def test_roles_have_one_rule_for_each_resource_and_nothing_twice() -> None:
