@@ -3,7 +3,7 @@
 1. The copy contains the snapshot's objects exactly as they were read. The copy's clock starts at the time of the
    reading.
 2. The cluster's own controllers run first, until they have no more work. Their changes so far are not part of the plan.
-3. The program's CustomResourceDefinitions are applied, as in an upgrade, and then the given manifests.
+3. The program's CustomResourceDefinitions are applied, as in an upgrade, and then the given manifests (client_side.py).
 4. The program's controllers run together with the cluster's own controllers, in one thread and on simulated time.
 5. The plan ends when nothing has changed for `QUIET` simulated seconds, or when the time is over.
 
@@ -40,6 +40,7 @@ from kubectl_runtime.core.meta.gvk import ApiResource, ObjectRef, Scope
 from kubectl_runtime.crd.compare import losses
 from kubectl_runtime.manifests.documents import Manifests, read_objects
 from kubectl_runtime.plan.analysis import Observed, Run, Step, may_be_computed_from_digests, moved, plan_of
+from kubectl_runtime.plan.client_side import kubectl_apply
 from kubectl_runtime.plan.program import (
     OutsideRefused,
     Program,
@@ -309,7 +310,10 @@ class Rehearsal:
                 self.observed.definitions += [Problem(f"{DEFINITIONS.kind} {name}", f"takes away: {loss}")
                                               for loss in losses(live, definition)]
         try:
-            api.apply(definition, field_manager=MANAGER, force=True)
+            if whole:
+                kubectl_apply(api, definition)
+            else:
+                api.apply(definition, field_manager=MANAGER, force=True)
         except (ApiError, RequestError) as error:
             self.observed.definitions.append(Problem(f"{DEFINITIONS.kind} {name}", f"is refused: {_message(error)}"))
 
@@ -339,7 +343,7 @@ class Rehearsal:
         namespace = (obj["metadata"].get("namespace") or "default") if kind.namespaced else None
         api: Any = Api.namespaced(client, resource, namespace) if namespace else Api.all(client, resource)
         try:
-            api.apply(obj, field_manager="kubectl", force=True)
+            kubectl_apply(api, obj)
         except (ApiError, RequestError) as error:
             self.observed.failed.append(Problem(f"{kind.kind} {name}", f"the change ({place}) is refused: "
                                                 f"{_message(error)}"))
