@@ -6,8 +6,8 @@ What one run does. "Ours": our finalizer is on the object. "Terminating": its de
     no     no            our finalizer is added; the same run calls `apply` with the object that the server returned
     yes    no            `apply` is called
     yes    yes           the object is read live, and `cleanup` is called with it. If `cleanup` returns `await_change`,
-                         our finalizer is removed. If it returns `requeue`, our finalizer stays and `cleanup` is called
-                         again later. If it raises, our finalizer stays
+                         our finalizer is removed. If it returns `requeue` or `waiting`, our finalizer stays and
+                         `cleanup` is called again later. If it raises, our finalizer stays
     no     yes           nothing is called or written: another finalizer holds the object
 
 Each patch of the finalizers tests the uid. A patch that adds our finalizer also tests the whole list of finalizers as
@@ -55,7 +55,6 @@ from kubectl_runtime.core.base.errors import (
     OutcomeUnknownError,
     RequestError,
     Status,
-    class_named,
     is_lost_test,
     message_of,
 )
@@ -66,7 +65,7 @@ from kubectl_runtime.core.requests.params import Patch, pointer
 from kubectl_runtime.core.requests.request import Place
 from kubectl_runtime.core.requests.rights import foresee
 from kubectl_runtime.core.scope import current_run
-from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler
+from kubectl_runtime.runtime.reconcile.reconciler import Action, Context, Reconciler, wrong_type
 
 log = guarded_logger(__name__)
 
@@ -116,13 +115,14 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     `api` is an Api of the kind, for the namespace of `obj` or for all namespaces. No other program may use `name`, for
     example `databases.example.com/cleanup`. `apply` and `cleanup` should use the object that is passed to them, which
     may be newer than `obj`. `cleanup` returns `Action.await_change()` when everything is cleaned up.
-    `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. `apply` and `cleanup` may be
-    called again at any time. `cleanup` may also be called for an object that `apply` never saw. Unless other clients
-    remove the finalizer, the object stays until `cleanup` is done.
+    `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. `Action.waiting(...)` keeps
+    it, too, and without `after=` the next change calls `cleanup` again. `apply` and `cleanup` may be called again at
+    any time. `cleanup` may also be called for an object that `apply` never saw. Unless other clients remove the
+    finalizer, the object stays until `cleanup` is done.
 
     Returns what `apply` or `cleanup` returned, or `Action.await_change()` when neither was called. Blocks for the
     requests and the call; safe from any thread. Raises whatever `apply` or `cleanup` raises; ApiError (a conflict when
-    the finalizers keep changing) and TransportError; TypeError when `cleanup` returns no Action. Raises RequestError,
+    the finalizers keep changing) and TransportError; TypeError when one of them returns no Action. Raises RequestError,
     before any request, for a name that the server would refuse, for an object that was never on the server, and for an
     Api of another kind or namespace.
 
@@ -133,6 +133,12 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
     >>> maps.get("settings").finalizers
     ('example.com/cleanup',)
     """
+    return _finalized(api, name, obj, apply, cleanup)
+
+
+def _finalized(api: Api[F], name: str, obj: F, apply: Callable[..., Action], cleanup: Callable[..., Action],
+               *more: Any) -> Action:
+    """`finalizer`; `more` are further arguments of `apply` and `cleanup`, which errors name as the user wrote them."""
     check_finalizer_name(name)
     if "/" not in name:
         _check_bare_name(name, api.resource)
@@ -147,12 +153,15 @@ def finalizer(api: Api[F], name: str, obj: F, *, apply: Callable[[F], Action],
         log.debug("%s is %s: nothing to clean up for %s", target.ref, "gone" if now is None else "being deleted", name)
         return Action.await_change()
     if not _is_terminating(now):
-        return apply(now)
-    action = cleanup(now)
+        action = apply(now, *more)
+        if not isinstance(action, Action):
+            raise wrong_type(apply, action, target.ref)
+        return action
+    action = cleanup(now, *more)
     if not isinstance(action, Action):
-        raise TypeError(f"the cleanup for the finalizer {name} returned {class_named(action)} for {target.ref}: "
-                        "return Action.await_change() when all is cleaned up, Action.requeue(seconds) to try again")
-    if action.requeue_after is None:
+        raise wrong_type(cleanup, action, target.ref, "Action.await_change() when all is cleaned up, "
+                         "Action.requeue(seconds) to try again")
+    if action == Action.await_change():
         target.without_finalizer(now)
         run: Any = current_run()
         if run is not None and run.key == target.ref.key:
@@ -197,14 +206,14 @@ class FinalizingReconciler(Reconciler[F], Generic[F]):
         """Remove what `apply` has created. `apply` may never have been called: a missing resource is no failure.
 
         Returns `Action.await_change()` when everything is gone: the finalizer is then removed, and the server deletes
-        the object. `Action.requeue(seconds)` keeps the object and calls `cleanup` again after that time. An exception
-        also keeps the object, and `cleanup` is called again with backoff.
+        the object. Everything else keeps the object: `Action.requeue(seconds)` calls `cleanup` again after that time;
+        `Action.waiting(reason, message)` calls it again when something changes, or after its `after=`; an exception
+        calls it again with backoff.
         """
 
     def reconcile(self, obj: F, ctx: Context[Any]) -> Action:
         """Call `apply`, or `cleanup` when the object is being deleted, under the finalizer. Do not override it."""
-        return finalizer(_api_of(obj, ctx), self.finalizer_name, obj, apply=lambda now: self.apply(now, ctx),
-                         cleanup=lambda now: self.cleanup(now, ctx))
+        return _finalized(_api_of(obj, ctx), self.finalizer_name, obj, self.apply, self.cleanup, ctx)
 
 
 def check_finalizer_name(name: str) -> None:

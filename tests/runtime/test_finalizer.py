@@ -148,6 +148,16 @@ def test_a_cleanup_that_is_not_done_keeps_the_object_and_is_called_again(cluster
     assert cluster.finalizers is None
 
 
+@pytest.mark.parametrize("after", [None, 30])
+def test_a_cleanup_that_waits_keeps_the_object(cluster: Cluster, after: float | None) -> None:
+    obj, waiting = cluster.make(OURS, deleted=True), Action.waiting("Dropping", "the bucket is emptied", after=after)
+    assert cluster.run(obj, cleanup=lambda now: waiting) == waiting
+    assert cluster.sent == ["GET"]
+    assert cluster.finalizers == (OURS,)
+    cluster.run(obj)
+    assert cluster.finalizers is None
+
+
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1)])
 def test_a_cleanup_that_raises_keeps_the_object(cluster: Cluster, error: BaseException) -> None:
     def cleanup(now: ConfigMap) -> Action:
@@ -158,9 +168,41 @@ def test_a_cleanup_that_raises_keeps_the_object(cluster: Cluster, error: BaseExc
     assert cluster.finalizers == (OURS,)
 
 
-def test_a_cleanup_without_a_return_is_told_what_to_return_and_keeps_the_object(cluster: Cluster) -> None:
-    with pytest.raises(TypeError, match=r"returned None for ConfigMap.v1./a.default: return Action.await_change"):
-        cluster.run(cluster.make(OURS, deleted=True), cleanup=lambda now: None)
+class Forgetful(FinalizingReconciler[ConfigMap]):
+    finalizer_name = OURS
+
+    def apply(self, obj: ConfigMap, ctx: Context[None]) -> Action:  # type: ignore[empty-body]
+        """Lacks a return."""
+
+    def cleanup(self, obj: ConfigMap, ctx: Context[None]) -> Action:  # type: ignore[empty-body]
+        """Lacks a return."""
+
+
+@pytest.mark.parametrize(("deleted", "named", "remedy"), [
+    (False, "Forgetful.apply", "Action.await_change() or Action.requeue(seconds)"),
+    (True, "Forgetful.cleanup", "Action.await_change() when all is cleaned up, Action.requeue(seconds) to try again")])
+def test_the_error_for_a_missing_return_names_the_users_method(
+        cluster: Cluster, caplog: pytest.LogCaptureFixture, deleted: bool, named: str, remedy: str) -> None:
+    cluster.make(OURS, deleted=deleted)
+    cluster.sim.start(Controller(cluster.maps), Forgetful())
+    cluster.sim.settle(0.001)
+    assert f"TypeError: {__name__}.{named} returned None for ConfigMap.v1./a.default: return {remedy}" in caplog.text
+    assert cluster.finalizers == (OURS,)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_the_error_for_a_missing_return_names_the_users_function(cluster: Cluster, deleted: bool) -> None:
+    def forgetful(now: ConfigMap) -> None:
+        """Lacks a return."""
+
+    async def unawaited(now: ConfigMap) -> Action:
+        return Action.await_change()
+
+    obj = cluster.make(OURS, deleted=deleted)
+    with pytest.raises(TypeError, match=r"forgetful returned None for ConfigMap.v1./a.default: return Action.await"):
+        cluster.run(obj, apply=forgetful, cleanup=forgetful)
+    with pytest.raises(TypeError, match=r"unawaited returned a coroutine, and nothing awaits it"):
+        cluster.run(obj, apply=unawaited, cleanup=unawaited)
     assert cluster.finalizers == (OURS,)
 
 

@@ -134,6 +134,24 @@ def test_after_the_removal_of_its_finalizer_nothing_is_sent_for_an_object(cluste
     assert cluster.sites.get_opt("a") is None
 
 
+def test_a_cleanup_that_waits_is_called_again_when_what_it_read_changes(cluster: Cluster) -> None:
+    class Waiting(Sites):
+        def cleanup(self, obj: Site, ctx: Context[None]) -> Action:
+            if ctx.read(ConfigMap, "in-use") is not None:
+                return Action.waiting("InUse", "the ConfigMap in-use still exists")
+            return Action.await_change()
+
+    cluster.maps.create(ConfigMap(name="in-use"))
+    cluster.sites.create(Site(name="a", spec={}))
+    cluster.start(Waiting(cluster.sites))
+    cluster.sites.delete("a")
+    cluster.sim.settle(60)
+    assert cluster.sites.get("a").finalizers == (OURS,)
+    cluster.maps.delete("in-use")
+    cluster.sim.settle(1)
+    assert cluster.sites.get_opt("a") is None
+
+
 def test_a_controller_without_a_finalizer_touches_nobody_elses(cluster: Cluster) -> None:
     class Watching(Reconciler[Site]):
         def reconcile(self, obj: Site, ctx: Context[None]) -> Action:

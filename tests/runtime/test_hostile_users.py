@@ -177,6 +177,16 @@ def test_a_finalizer_within_a_finalizer(maps: Api[ConfigMap]) -> None:
     assert maps.get_opt("a") is None
 
 
+def test_a_finalizer_within_a_finalizer_that_waits_keeps_both(maps: Api[ConfigMap]) -> None:
+    def inner(now: ConfigMap) -> Action:
+        return finalizer(maps, TWO, now, apply=forever, cleanup=lambda obj: Action.waiting("Dropping", "one moment"))
+
+    create(maps, "a", ONE, TWO)
+    maps.delete("a")
+    assert finalizer(maps, ONE, maps.get("a"), apply=inner, cleanup=inner).reason == "Dropping"
+    assert maps.get("a").finalizers == (ONE, TWO)
+
+
 def test_a_cleanup_after_which_a_namesake_stands_there_leaves_that_one_alone(maps: Api[ConfigMap]) -> None:
     create(maps, "a", ONE)
     maps.delete("a")

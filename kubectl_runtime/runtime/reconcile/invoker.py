@@ -56,7 +56,6 @@ from kubectl_runtime.core.base.errors import (
     ApiError,
     KubeError,
     RequestError,
-    class_named,
     is_lost_race,
 )
 from kubectl_runtime.core.base.guard import (
@@ -65,7 +64,6 @@ from kubectl_runtime.core.base.guard import (
     Home,
     described,
     name_of,
-    not_awaitable,
     pass_interrupt,
 )
 from kubectl_runtime.core.base.observer import Observer, RunResult, callbacks
@@ -98,6 +96,7 @@ from kubectl_runtime.runtime.reconcile.reconciler import (
     ResultCallback,
     RunReport,
     TerminalError,
+    wrong_type,
 )
 from kubectl_runtime.runtime.status import ReadyCondition
 from kubectl_runtime.runtime.store.store import Store
@@ -465,7 +464,7 @@ class Invoker:
             action = self._reconcile(obj, ctx)
             self._home.check(self._reconcile)
             if not isinstance(action, Action):
-                raise _wrong_type(self._reconcile, not_awaitable(action, self._reconcile), ctx.ref)
+                raise wrong_type(self._reconcile, action, ctx.ref)
             if self._on_success is not None:
                 self._on_success(obj, action, ctx)
         except BaseException as error:  # noqa: BLE001 - no exception of user code ends a thread of the library
@@ -511,9 +510,9 @@ class Invoker:
 
     @staticmethod
     def _decided(policy: ErrorPolicy[Any], obj: Any, error: BaseException, ctx: Context[Any]) -> float | None:
-        action = not_awaitable(policy(obj, error, ctx), policy)
+        action = policy(obj, error, ctx)
         if not isinstance(action, Action):
-            raise _wrong_type(policy, action, ctx.ref)
+            raise wrong_type(policy, action, ctx.ref)
         return action.requeue_after
 
     def _report(self, run: Run, ctx: Context[Any], outcome: Outcome) -> bool:
@@ -566,11 +565,6 @@ def _is_terminal(error: BaseException, ctx: Context[Any]) -> bool:
             return True
         seen = seen.__cause__
     return False
-
-
-def _wrong_type(function: Any, returned: object, ref: object) -> TypeError:
-    return TypeError(f"{name_of(function)} returned {class_named(returned)} for {ref}: "
-                     "return Action.await_change() or Action.requeue(seconds)")
 
 
 class RunObserver:

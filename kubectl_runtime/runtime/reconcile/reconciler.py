@@ -22,7 +22,7 @@ from msgspec.structs import force_setattr
 
 from kubectl_runtime.client.api.api import Api
 from kubectl_runtime.core.base.errors import KubeError, RequestError, class_named
-from kubectl_runtime.core.base.guard import GuardedLogger
+from kubectl_runtime.core.base.guard import GuardedLogger, name_of, not_awaitable
 from kubectl_runtime.core.base.observer import RunResult
 from kubectl_runtime.core.base.threads import Clock, Duration, duration_of, seconds
 from kubectl_runtime.core.meta.gvk import ApiResource, HasApiResource, ObjectRef, api_resource_of
@@ -94,6 +94,7 @@ class Action(msgspec.Struct, frozen=True):
     @classmethod
     def waiting(cls, reason: str, message: str, *, after: Duration | None = None) -> Action:
         """Report that the object waits for something. Runs again like `await_change`, or with `after` like `requeue`.
+        Returned from a finalizer's `cleanup`, it keeps the object, with and without `after`.
 
         A controller with `ready="Ready"` then writes the condition Ready with status Unknown, `reason` (one word in
         CamelCase such as `DatabaseStarting`) and `message`, a sentence for people. Raises RequestError for an invalid
@@ -115,6 +116,14 @@ def _delay(after: Duration) -> float:
     if delay == inf:
         raise RequestError("Action.requeue: the delay must be finite: Action.await_change() waits for a change")
     return delay
+
+
+def wrong_type(function: Any, returned: object, ref: object,
+               remedy: str = "Action.await_change() or Action.requeue(seconds)") -> TypeError:
+    """The error for the user's `function`, which returned no Action. Raises a TypeError for an awaitable or a
+    generator."""
+    not_awaitable(returned, function)
+    return TypeError(f"{name_of(function)} returned {class_named(returned)} for {ref}: return {remedy}")
 
 
 _AWAIT_CHANGE = Action()
