@@ -13,6 +13,7 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -95,8 +96,15 @@ def members() -> Iterator[tuple[str, str]]:
         cls = PUBLIC[name]
         if inspect.isclass(cls) and not issubclass(cls, BaseException | enum.Enum) and not is_protocol(cls):
             for member, value in vars(cls).items():
-                if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod)):
+                if not member.startswith("_") and (callable(value) or isinstance(value, property | classmethod) or (
+                        inspect.ismemberdescriptor(value) and has_properties(cls))):
                     yield name, member
+
+
+def has_properties(cls: type) -> bool:
+    """Whether `help` describes attributes of `cls` one by one. It shows only the names of the others' fields."""
+    return not issubclass(cls, msgspec.Struct) and not is_dataclass(cls) and any(
+        isinstance(value, property) for value in vars(cls).values())
 
 
 def test_every_member_says_what_it_does() -> None:

@@ -210,19 +210,23 @@ class AdmissionRequest(Generic[K]):
     ...         return request.object
     """
 
-    __slots__ = ("_audit", "_kind", "_object", "_old", "_warnings", "review")
+    __slots__ = ("_audit", "_kind", "_object", "_old", "_review", "_warnings")
 
     def __init__(self, review: admission.AdmissionRequest, kind: type[K]) -> None:
         """`kind` decodes the objects; a class for all kinds (such as DynamicObject) decodes them as the review's
         kind."""
-        self.review = review
-        """The request as received, with the fields that this class lacks: options, the kind and resource before a
-        conversion."""
+        self._review = review
         self._kind = kind
         self._object: K | None = None
         self._old: K | None = None
         self._warnings: list[str] = []
         self._audit: dict[str, str] = {}
+
+    @property
+    def review(self) -> admission.AdmissionRequest:
+        """The request as received, with the fields that this class lacks: options, the kind and resource before a
+        conversion."""
+        return self._review
 
     @classmethod
     def of(cls, obj: K | None = None, *, old: K | None = None, user: str | UserInfo = "kubernetes-admin",

@@ -274,11 +274,16 @@ class InvalidObject:
     []
     """
 
-    __slots__ = ("record",)
+    __slots__ = ("_record",)
 
     def __init__(self, record: Record) -> None:
         """`record` must have a `problem`."""
-        self.record = record
+        self._record = record
+
+    @property
+    def record(self) -> Record:
+        """The object's bytes as received, with its decoded head and its problem."""
+        return self._record
 
     @property
     def ref(self) -> ObjectRef:

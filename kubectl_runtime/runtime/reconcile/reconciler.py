@@ -211,7 +211,7 @@ class Context(Generic[T_co]):
     ...     return Action.await_change()
     """
 
-    __slots__ = ("_environment", "_logger", "_naming", "_reconcile_id", "_retry_delay", "_run", "_uid", "ref")
+    __slots__ = ("_environment", "_logger", "_naming", "_reconcile_id", "_retry_delay", "_run", "_uid")
 
     def __init__(self, environment: Environment[T_co], run: Run, uid: str) -> None:
         self._environment = environment
@@ -221,8 +221,11 @@ class Context(Generic[T_co]):
         self._logger: ReconcileLogger | None = None
         self._reconcile_id = ""
         self._naming: Naming | None = None
-        self.ref: ObjectRef = run.request.ref
-        """The object to reconcile."""
+
+    @property
+    def ref(self) -> ObjectRef:
+        """The ref of the object to reconcile: its kind, name and namespace."""
+        return self._run.request.ref
 
     @property
     def client(self) -> Client:
@@ -416,8 +419,8 @@ class Context(Generic[T_co]):
         """Create these children of `obj`, and keep them as given: each child is applied unless it is up to date.
 
         A child is an object of a resource class, a dict, an official model or a manifest (text, or a `Path`). It gets
-        an owner reference with `controller: true`, and the namespace of its owner. It is applied with the controller's
-        name as field manager.
+        an owner reference with `controller: true` and, if it names no namespace, its owner's namespace. It is
+        applied with the controller's name as field manager.
 
         - **Nothing is sent** for a child that is still as this process last applied it. Its metadata shows this, so
           `owns(api)` suffices. A new process sends one apply for each child, which changes nothing.
