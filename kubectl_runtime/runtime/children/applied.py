@@ -56,10 +56,20 @@ class AppliedMemory:
         self._applied: OrderedDict[ChildKey, Applied] = OrderedDict()
         self.kinds: dict[tuple[str, str], ApiResource] = {}
         """The kinds that discovery found for children, by apiVersion and kind."""
+        self._warned: set[tuple[str, str, str]] = set()
         self._is_listening = False
 
     def __len__(self) -> int:
         return len(self._applied)
+
+    def is_first_warning(self, manager: str, resource: ApiResource) -> bool:
+        """Whether this is the first call for this manager and kind: a problem of a kind is logged once."""
+        key = manager, resource.group, resource.kind
+        with self._lock:
+            if key in self._warned:
+                return False
+            self._warned.add(key)
+        return True
 
     def get(self, key: ChildKey) -> Applied | None:
         """The last apply of this child; None if there was no apply or the child was forgotten."""

@@ -91,6 +91,9 @@ class Watched(Protocol):
     def owned_by(self, uid: str) -> Iterable[Record]:
         """The objects of the controller's owned kinds that have an owner reference with this uid."""
 
+    def owns(self, resource: ApiResource) -> bool:
+        """Whether `owned_by` covers this kind."""
+
     def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:
         """The kind, if it is watched; else None."""
 
@@ -105,6 +108,10 @@ class Unwatched:
     def owned_by(self, uid: str) -> Iterable[Record]:  # noqa: ARG002
         """Like `Watched.owned_by`."""
         return ()
+
+    def owns(self, resource: ApiResource) -> bool:  # noqa: ARG002
+        """Like `Watched.owns`."""
+        return False
 
     def kind_of(self, gvk: GroupVersionKind) -> ApiResource | None:  # noqa: ARG002
         """Like `Watched.kind_of`."""
@@ -195,6 +202,9 @@ def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager:
     if prune:
         for one in wanted:  # a later run may prune children of these kinds
             foresee(one.place, "delete")
+            if not watched.owns(one.resource) and memory.is_first_warning(owner.manager, one.resource):
+                log.warning("prune never deletes %s: the controller does not own the kind; add .owns(...)",
+                            one.resource.full_name)
         call.prune(naming.refs)
     return found
 

@@ -235,6 +235,11 @@ class TakenWatches:
             if planned.scope.plan.is_owned:
                 yield from self._owned_store(planned).owned_by(uid)
 
+    def owns(self, resource: ApiResource) -> bool:
+        """Like `Watched.owns`."""
+        return any(planned.scope.plan.is_owned and (planned.scope.api.resource.group, planned.scope.api.resource.kind)
+                   == (resource.group, resource.kind) for planned in self.planned)
+
     def _owned_store(self, planned: Planned) -> Store[Any]:
         if (store := self._owned.get(planned.name)) is None:
             scope = planned.chosen

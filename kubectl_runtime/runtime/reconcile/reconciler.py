@@ -434,7 +434,8 @@ class Context(Generic[T_co]):
           controller.
         - **`prune`**: this call names all children. After the children were applied, the call deletes each other object
           that `obj` controls, if the controller `owns` its kind, only this controller has applied it, and no call of
-          this run named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune.
+          this run named it. Objects that `Api.create` made are never pruned. Only one call of a run may prune. A
+          warning in the log names each kind among `children` that the controller does not own.
 
         Nothing is applied for an object that is being deleted, and its children stay. If another process writes under
         our field manager within the same second as our apply, metadata does not reveal the change; whole objects do

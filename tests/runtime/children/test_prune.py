@@ -106,12 +106,23 @@ def test_an_applied_status_of_another_controller_does_not_keep_a_child() -> None
     assert names(played, Site) == {"a", "s1"}
 
 
-def test_a_kind_that_the_controller_does_not_own_is_not_pruned() -> None:
+def test_a_kind_that_the_controller_does_not_own_is_not_pruned_and_is_logged_once(
+        caplog: pytest.LogCaptureFixture) -> None:
     played = world(Secret, made=lambda obj, ctx: ctx.ensure(
-        obj, *(ConfigMap(name=name, data={"a": "1"}) for name in obj.spec["pages"]), prune=True))
+        obj, Secret(name="s"), *(ConfigMap(name=name, data={"a": "1"}) for name in obj.spec["pages"]), prune=True))
     played.make(pages=["x", "y"])
+    played.make("b", pages=["z"])
     want(played, "x")
-    assert names(played) == {"x", "y"}
+    assert names(played) == {"x", "y", "z"}
+    assert [record.getMessage() for record in caplog.records if "prune" in record.getMessage()] == [
+        "prune never deletes configmaps: the controller does not own the kind; add .owns(...)"]
+
+
+def test_a_kind_that_is_not_owned_is_not_logged_without_prune(caplog: pytest.LogCaptureFixture) -> None:
+    played = world(Secret, made=lambda obj, ctx: pages(obj, ctx, prune=False))
+    played.make(pages=["x"])
+    assert names(played) == {"x"}
+    assert "prune" not in caplog.text
 
 
 def test_watching_alone_is_not_owning() -> None:
