@@ -56,7 +56,14 @@ from kubectl_runtime.core.base.wire import (
     wire_names,
 )
 from kubectl_runtime.core.codec.views import MISSING
-from kubectl_runtime.core.meta.metav1 import STATUSES, Condition, GoDuration
+from kubectl_runtime.core.meta.metav1 import (
+    CONDITION_LIMITS,
+    CONDITION_REASON,
+    CONDITION_TYPE,
+    STATUSES,
+    Condition,
+    GoDuration,
+)
 from kubectl_runtime.core.meta.quantities import Quantity
 from kubectl_runtime.crd.marks import (
     EmbeddedResource,
@@ -123,18 +130,16 @@ def _limited(schema: Schema, meta: msgspec.Meta) -> Schema:
     return schema | {key: value for key, value in limits.items() if value is not None}
 
 
-_NAME = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])"
-
 CONDITION: dict[str, Any] = {
     "type": "object",
     "description": "What a controller found out about the object.",
     "properties": {
-        "type": {"type": "string", "maxLength": 316, "pattern": f"^{_NAME}$",
+        "type": {"type": "string", "maxLength": CONDITION_LIMITS["type"], "pattern": f"^{CONDITION_TYPE}$",
                  "description": "What it is about, such as Ready, or example.com/Synced."},
         "status": {"type": "string", "enum": [*STATUSES]},
-        "reason": {"type": "string", "maxLength": 1024, "pattern": "^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?$",
+        "reason": {"type": "string", "maxLength": CONDITION_LIMITS["reason"], "pattern": f"^{CONDITION_REASON}$",
                    "description": "Why, in one word, for programs."},
-        "message": {"type": "string", "maxLength": 32768, "description": "Why, for people."},
+        "message": {"type": "string", "maxLength": CONDITION_LIMITS["message"], "description": "Why, for people."},
         "lastTransitionTime": {"type": "string", "format": "date-time", "nullable": True,
                                "description": "When status changed last."},
         "observedGeneration": {"type": "integer", "format": "int64", "minimum": 0, "nullable": True,

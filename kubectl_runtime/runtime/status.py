@@ -61,7 +61,7 @@ from kubectl_runtime.core.base.wire import field_types, is_model, record_in, wir
 from kubectl_runtime.core.codec.jsonbytes import equal_json
 from kubectl_runtime.core.codec.views import Record
 from kubectl_runtime.core.meta.gvk import ObjectRef
-from kubectl_runtime.core.meta.metav1 import Condition, set_condition
+from kubectl_runtime.core.meta.metav1 import CONDITION_LIMITS, CONDITION_REASON, Condition, set_condition
 from kubectl_runtime.core.objects.declare import hints_of
 from kubectl_runtime.core.objects.partial import PartialObjectMeta, dynamic, is_partial
 from kubectl_runtime.core.objects.resource import Resource, applied_fields
@@ -495,16 +495,13 @@ def _newest(api: Api[Any], obj: Any) -> Any:
 # The condition of a controller
 
 
-_REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _NO_REASON = re.compile(r"\A[^A-Za-z]+|[^A-Za-z0-9_,:]|[,:]+\Z")
-MOST_IN_A_REASON, MOST_IN_A_MESSAGE = 1024, 32768
-"""The most characters that the API allows in a condition."""
 RECONCILED, CHILDREN_NOT_READY = "Reconciled", "ChildrenNotReady"
 
 
 def is_condition_reason(text: str) -> bool:
-    """Whether servers accept `text` as the reason of a condition."""
-    return len(text) <= MOST_IN_A_REASON and _REASON.fullmatch(text) is not None
+    """Whether all servers accept `text` as the reason of a condition."""
+    return 0 < len(text) <= CONDITION_LIMITS["reason"] and re.fullmatch(CONDITION_REASON, text) is not None
 
 
 class ReadyRun(Protocol):
@@ -545,12 +542,12 @@ class ReadyCondition:
 
     def failed(self, obj: Any, ref: ObjectRef, run: ReadyRun, error: BaseException) -> None:
         """The run ended with `error`. Blocks and raises like `report`, and raises whatever `str(error)` raises."""
-        reason = _NO_REASON.sub("", type(error).__name__)[:MOST_IN_A_REASON] or "Error"
+        reason = _NO_REASON.sub("", type(error).__name__)[:CONDITION_LIMITS["reason"]] or "Error"
         self._write(obj, ref, run, "False", reason, str(error))
 
     def _write(self, obj: Any, ref: ObjectRef, run: ReadyRun, status: str, reason: str, message: str) -> None:
-        condition = Condition(type=self._kind, status=status, reason=reason, message=message[:MOST_IN_A_MESSAGE],
-                              observed_generation=obj.generation)
+        condition = Condition(type=self._kind, status=status, reason=reason,
+                              message=message[:CONDITION_LIMITS["message"]], observed_generation=obj.generation)
         replaced = report_of_run(whole_api(self._client, obj, ref), obj, condition, self._manager)
         if replaced is not None:
             run.wrote_quietly(obj.uid, *replaced)

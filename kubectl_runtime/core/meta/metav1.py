@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, Protocol, Self
 import msgspec
 import msgspec.structs
 
-from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, did_you_mean
+from kubectl_runtime.core.base.errors import RequestError, UnknownFieldError, class_named, did_you_mean
 from kubectl_runtime.core.base.guard import failed_attribute
 from kubectl_runtime.core.base.plain import Omit, to_plain
 from kubectl_runtime.core.base.threads import SYSTEM_CLOCK
@@ -142,6 +142,13 @@ class OwnerReference(FrozenPart, frozen=True, gc=False):
 
 STATUSES = ("True", "False", "Unknown")
 """The values of a condition's status."""
+CONDITION_LIMITS = {"type": 316, "reason": 1024, "message": 32768}
+"""The most characters that the API allows in each text of a condition."""
+CONDITION_TYPE = (r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+                  r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])")
+CONDITION_REASON = r"([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?)?"
+"""The texts that the API allows as a condition's type and reason. The reason may be empty here; the schemas of some
+kinds refuse an empty reason."""
 
 
 def check_status(kind: object, status: object) -> None:
@@ -150,9 +157,26 @@ def check_status(kind: object, status: object) -> None:
         raise RequestError(f'Condition {kind}: status must be the text "True", "False" or "Unknown", not {status!r}')
 
 
+def check_condition(condition: Condition) -> None:
+    """Raise RequestError for a condition that servers refuse: by its status, or by the limits of metav1.Condition."""
+    check_status(condition.type, condition.status)
+    for name, text in (("type", condition.type), ("reason", condition.reason), ("message", condition.message)):
+        if not isinstance(text, str):
+            raise RequestError(f"Condition {condition.type}: {name} must be a text, not {class_named(text)}")
+        if len(text) > CONDITION_LIMITS[name]:
+            raise RequestError(f"Condition {condition.type[:64]}: {name} has {len(text)} characters; servers accept "
+                               f"{CONDITION_LIMITS[name]}")
+    if re.fullmatch(CONDITION_TYPE, condition.type) is None:
+        raise RequestError(f"Condition {condition.type!r}: type must be a word such as Ready, or a name in a domain "
+                           "such as example.com/Synced")
+    if re.fullmatch(CONDITION_REASON, condition.reason) is None:
+        raise RequestError(f"Condition {condition.type}: reason must be one word such as BackupFailed, not "
+                           f"{condition.reason!r}; sentences belong into message")
+
+
 class _ConditionType(_PartType):
     """Refuses a bool as a status, which is a common mistake. Any text is accepted here, because it may come from a
-    server or from a copy of an object; `set_condition` refuses unknown text. Decoding does not call this check."""
+    server or from a copy of an object; `set_condition` checks the texts. Decoding does not call this check."""
 
     if not TYPE_CHECKING:
 
@@ -164,7 +188,8 @@ class _ConditionType(_PartType):
 
 class Condition(FrozenPart, frozen=True, metaclass=_ConditionType):
     """One entry of `status.conditions`; `status` is `True`, `False` or `Unknown`, as text. The constructor raises
-    RequestError for a bool; `set_condition` also raises it for any other text.
+    RequestError for a bool. `ctx.report` and `set_condition` also raise it for any other status, and for a type, reason
+    or message that servers refuse: a reason is one word such as `BackupFailed`.
 
     >>> Condition(type="Ready", status="False", reason="Starting", message="2 of 3 replicas").status
     'False'
@@ -435,14 +460,14 @@ def set_condition(
     `conditions` may also be JSON values: the conditions of a DynamicObject, or the result of an earlier call.
     `last_transition_time` becomes `now` (by default the system's time; in whole seconds) only when `status` changes, as
     Kubernetes' API conventions require. A reconcile that finds the same state therefore produces the same list, and
-    writing that list by server-side apply changes nothing. Raises RequestError for a `condition` whose status is not
-    one of the three values.
+    writing that list by server-side apply changes nothing. Raises RequestError for a `condition` that servers refuse
+    by its status, type, reason or the length of its message.
 
     >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
     >>> ready["type"], ready["status"]
     ('Ready', 'True')
     """
-    check_status(condition.type, condition.status)
+    check_condition(condition)
     values = [_plain(entry) for entry in conditions or ()]
     at = next((index for index, entry in enumerate(values) if entry.get("type") == condition.type), len(values))
     before = values[at] if at < len(values) else {}

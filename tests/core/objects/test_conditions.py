@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -68,6 +69,34 @@ def test_a_text_that_is_no_status_is_refused_where_it_is_set_and_copied_where_a_
     assert set_condition([sent], Condition(type="Synced", status="True"))[0]["type"] == "Ready", "somebody else's"
     with pytest.raises(RequestError, match=r'"True", "False" or "Unknown"'):
         set_condition([], sent)
+
+
+@pytest.mark.parametrize(("texts", "problem"), [
+    ({"reason": "not ok"}, "Condition Ready: reason must be one word such as BackupFailed, not 'not ok'"),
+    ({"reason": "Trailing,"}, "reason must be one word"), ({"reason": "New\n"}, "reason must be one word"),
+    ({"reason": "R" * 1025}, "reason has 1025 characters; servers accept 1024"),
+    ({"reason": None}, "reason must be a text, not"),
+    ({"type": "not ready"}, "type must be a word such as Ready"), ({"type": ""}, "type must be a word such as Ready"),
+    ({"type": "T" * 317}, "type has 317 characters; servers accept 316"),
+    ({"message": "m" * 32769}, "message has 32769 characters; servers accept 32768"),
+    ({"message": ValueError("x")}, "message must be a text, not"),
+])
+def test_a_text_that_servers_refuse_is_refused_where_it_is_set(texts: dict[str, Any], problem: str) -> None:
+    with pytest.raises(RequestError, match=re.escape(problem)):
+        set_condition([], Condition(**{"type": "Ready", "status": "True", **texts}))
+
+
+@pytest.mark.parametrize("texts", [
+    {"reason": ""}, {"reason": "R" * 1024}, {"reason": "a_1,b:c"}, {"type": "example.com/Synced"}, {"type": "a.b_c-D"}])
+def test_a_text_that_servers_accept_is_set(texts: dict[str, str]) -> None:
+    [placed] = set_condition([], Condition(**{"type": "Ready", "status": "True", **texts}))  # type: ignore[arg-type]
+    assert placed | texts == placed
+
+
+def test_a_text_that_servers_refuse_is_decoded_copied_and_kept_where_another_program_wrote_it() -> None:
+    sent = msgspec.json.decode(b'{"type":"a b","status":"True","reason":"not ok"}', type=Condition)
+    assert copy.deepcopy(sent) == sent == pickle.loads(pickle.dumps(sent))
+    assert set_condition([sent], ready("True"))[0]["reason"] == "not ok"
 
 
 def test_conditions_may_be_json_values_so_that_several_can_be_set() -> None:
