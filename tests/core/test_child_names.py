@@ -29,6 +29,18 @@ def test_a_long_name_is_cut_and_ends_in_a_hash_that_never_changes():
     assert re.fullmatch("a{53}-[0-9a-f]{8}", child_name(named("a" * 53 + ".b" + "c" * 20), "d"))
 
 
+def test_a_limit_cuts_the_name_of_a_kind_with_shorter_names():
+    assert child_name(named("x" * 40), "nightly", limit=52) == "x" * 40 + "-nightly"
+    assert child_name(named("x" * 60), "nightly", limit=52) == "x" * 43 + "-4ce4c877"
+    assert len(child_name(named("x" * 250), "ab", limit=253)) == 253
+
+
+@pytest.mark.parametrize("limit", [0, 15, 254, True, None, "52"])
+def test_a_limit_that_leaves_no_room_or_is_no_number_is_refused(limit):
+    with pytest.raises(RequestError, match="from 16 to 253"):
+        child_name(named("a"), "b", limit=limit)
+
+
 @given(NAMES, SUFFIXES)
 def test_every_name_is_a_label_and_the_same_each_time(owner, suffix):
     name = child_name(named(owner), suffix)

@@ -103,18 +103,24 @@ def _check_places(child: Owned, owner: Owner) -> None:
 LONGEST = 63
 """The maximum length of a DNS label (RFC 1123): the strictest limit, for example of Service names and label values."""
 _DIGITS = 8
+SHORTEST_LIMIT, LONGEST_LIMIT = 16, 253
+"""A name needs room for its hash; a DNS subdomain has at most 253 characters."""
 
 
-def child_name(owner: Owner, suffix: str) -> str:
-    """A name for a child of `owner`: `OWNER-SUFFIX`. A name of more than 63 characters is cut and ends with a hash.
+def child_name(owner: Owner, suffix: str, *, limit: int = LONGEST) -> str:
+    """A name for a child of `owner`: `OWNER-SUFFIX`. A name longer than `limit` is cut and ends with a hash.
 
-    The same arguments always give the same name. Long names with the same beginning differ in their hash, 32 bits of
-    SHA-256. Raises RequestError for an owner without a name and for an empty suffix. Pure.
+    The default limit, 63, is right for most kinds. Pass `limit=52` for a CronJob, because its Jobs get the name and 11
+    further characters. The same arguments always give the same name. Long names with the same beginning differ in their
+    hash, 32 bits of SHA-256. Raises RequestError for an owner without a name, for an empty suffix, and for a limit
+    outside of 16 to 253. Pure.
 
     >>> child_name(ConfigMap(name="settings"), "copy")
     'settings-copy'
     >>> len(child_name(ConfigMap(name="a" * 60), "copy"))
     63
+    >>> len(child_name(ConfigMap(name="a" * 60), "nightly", limit=52))
+    52
     """
     if isinstance(owner, type) or not isinstance(getattr(owner, "api_resource", None), ApiResource):
         raise RequestError(f"child_name({owner!r}, ...): the owner must be an object, such as the reconciled object, "
@@ -125,10 +131,13 @@ def child_name(owner: Owner, suffix: str) -> str:
         raise RequestError(f"{owner.ref} has no name yet: the names of its children begin with its name")
     if not suffix:
         raise RequestError(f"child_name: the suffix is empty: give the kind or the purpose of the child of {owner.ref}")
+    if type(limit) is not int or not SHORTEST_LIMIT <= limit <= LONGEST_LIMIT:
+        raise RequestError(f"child_name(..., limit={limit!r}): the limit must be a number of characters from "
+                           f"{SHORTEST_LIMIT} to {LONGEST_LIMIT}, such as 52 for a CronJob")
     whole = f"{owner.name}-{suffix}"
-    if len(whole) <= LONGEST:
+    if len(whole) <= limit:
         return whole
     with unforked():  # imported late, because a program that only uses a client needs no hash
         from hashlib import sha256
     digest = sha256(f"{owner.name}/{suffix}".encode()).hexdigest()[:_DIGITS]
-    return f"{whole[:LONGEST - _DIGITS - 1].rstrip('-.')}-{digest}"
+    return f"{whole[:limit - _DIGITS - 1].rstrip('-.')}-{digest}"
