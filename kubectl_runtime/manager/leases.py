@@ -270,7 +270,7 @@ class LeaseStore:
         except ApiError as error:
             found = None if isinstance(error, KindNotServedError) else _meaning(request, error)
             if found is None:
-                self.trouble.failed(self._name, request, error)
+                self.trouble.failed(self._name, request, self._with_remedy(request, error))
                 return Failed()
             answer = found
         except BaseException as error:  # noqa: BLE001 - layers, credentials and observers are other people's code
@@ -278,6 +278,14 @@ class LeaseStore:
             return Failed()
         self.trouble.worked(self._name, request)
         return answer
+
+    def _with_remedy(self, request: Request, error: ApiError) -> ApiError:
+        if not isinstance(request, Create) or not error.is_not_found or isinstance(error, KindNotServedError):
+            return error
+        namespace = self._place.namespace
+        return ApiError(error.status, error.operation, remedy=f"Nothing is reconciled without this Lease: create the "
+                        f"namespace {namespace} (kubectl create namespace {namespace}; with `run --dev`, --load a file "
+                        "that contains it)")
 
     def _perform(self, request: Request, timeout: float) -> Read | Written:
         match request:

@@ -177,7 +177,8 @@ class Assembly(Generic[K]):
         begin = partial(plan.hold, self.runner.open) if plan.hold is not None else self.runner.open
         self.gate = SyncGate(names, on_open=begin, trouble_of=self._taken.trouble_of, clock=plan.clock,
                              logger=self.logger, timeout=plan.sync_timeout,
-                             then="reconciling" if plan.hold is None else "ready to reconcile")
+                             then="reconciling" if plan.hold is None else
+                             "reconciling begins when this process holds a Lease")
         self.housekeeping = self._housekeeping(jitter)
         """The dispatcher's periodic tasks; returns the seconds until the next call."""
         self._attach_divided()
