@@ -7,7 +7,9 @@
 
 The server and its objects outlive the operator's restarts. If the operator cannot be imported, the command waits for a
 change of its sources; a wrong command line at the first start (for example a missing MODULE:NAME) ends the command with
-status 2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while the command runs.
+status 2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while the command runs. The operator process has
+its own copy in a temporary folder, so that no change in `.kubectl-runtime/` moves it to another server. A locked
+file `.kubectl-runtime/lock` makes a second command in the same folder an error. The lock ends with its process.
 
 `OperatorProcess` is the child process. `Sources` finds the program's Python files and reports changed files:
 
@@ -29,6 +31,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -226,19 +229,19 @@ def develop(options: RunOptions) -> int:
             signal.signal(number, lambda received, _: signals.put(received))
     see_current_folder()
     own = ApiServer(controllers=CONTROLLERS, webhook_services=dict(options.webhook_service), record=False)
-    with own as server, _kubeconfig(server) as kubeconfig:
+    with own as server, _kubeconfig(server) as kubeconfig, _private_kubeconfig(server) as private:
         for manifests in options.load:
             _load(server, manifests)
         with ListenAddress("127.0.0.1", 0).listen() as free:
             serve = f"127.0.0.1:{free.getsockname()[1]}"
-        order = Order(replace(options, kubeconfig=str(kubeconfig)), serve)
+        order = Order(replace(options, kubeconfig=str(private)), serve)
         sources = Sources(options.program.module)
         _say(f"kubectl_runtime {VERSION} runs {options.program} on an API server of its own. Ctrl-C ends both.\n\n"
-             f"  API server  {server.url}: empty, in memory, gone at the end\n"
+             f"  API server  {server.url}: {'' if options.load else 'empty, '}in memory, gone at the end\n"
              f"  kubectl     export KUBECONFIG={shlex.quote(str(kubeconfig))}\n"
              f"  sources     {', '.join(map(str, sources.roots))}: a change of a .py file restarts the operator; "
              "the server keeps its objects\n")
-        with OperatorProcess(msgspec.json.encode(order), kubeconfig) as operator:
+        with OperatorProcess(msgspec.json.encode(order), private) as operator:
             return _Development(operator, sources, signals).run()
 
 
@@ -278,7 +281,7 @@ class _Development:
                 if first and status == UsageError.status:
                     return status  # the operator has printed the reason
                 waiting = True
-                _say(f"--- the operator has ended with status {status}; it restarts when a source changes ---")
+                _say(f"--- the operator has ended with status {status}; it restarts when a .py file changes ---")
 
     def _settle(self) -> None:
         while True:
@@ -309,23 +312,58 @@ class _Development:
 
 @contextlib.contextmanager
 def _kubeconfig(server: ApiServer) -> Iterator[Path]:
-    """Write a kubeconfig into a folder with its own .gitignore. Raises CommandError."""
+    """Write a kubeconfig for kubectl into a folder with its own .gitignore, and lock the folder. Raises CommandError,
+    also if another command holds the lock."""
     folder = Path.cwd() / FOLDER
+    with contextlib.ExitStack() as held:
+        try:
+            folder.mkdir(exist_ok=True)
+            if folder.is_symlink():
+                raise OSError(errno.ENOTDIR, "must be a folder, not a link", str(folder))
+            _lock(folder, held)
+            write_private(folder / ".gitignore", b"*\n")
+            path = server.write_kubeconfig(folder / "kubeconfig")
+            written = path.read_text()
+        except BlockingIOError:
+            raise CommandError(f"another `kubectl-runtime run --dev` runs in {Path.cwd()}, and {folder / 'kubeconfig'} "
+                               "belongs to its API server: end the other command, or run this command in another folder"
+                               ) from None
+        except OSError as error:
+            raise CommandError(f"no kubeconfig can be written: {error}; run the command in another folder") from None
+        try:
+            yield path
+        finally:
+            with contextlib.suppress(OSError):
+                if path.read_text() == written:  # if not, another program has replaced the file
+                    path.unlink()
+
+
+def _lock(folder: Path, held: contextlib.ExitStack) -> None:
+    """Lock the folder until `held` is closed or this process ends. On a file system without locks, do nothing. Raises
+    BlockingIOError if another process has locked the folder, and OSError."""
+    import fcntl  # imported here, since Windows lacks it
+
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    held.callback(os.close, descriptor)
     try:
-        folder.mkdir(exist_ok=True)
-        if folder.is_symlink():
-            raise OSError(errno.ENOTDIR, "must be a folder, not a link", str(folder))
-        write_private(folder / ".gitignore", b"*\n")
-        path = server.write_kubeconfig(folder / "kubeconfig")
-        written = path.read_text()
-    except OSError as error:
-        raise CommandError(f"no kubeconfig can be written: {error}; run the command in another folder") from None
-    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return
+
+
+@contextlib.contextmanager
+def _private_kubeconfig(server: ApiServer) -> Iterator[Path]:
+    """Write the operator's kubeconfig into a temporary folder. Raises CommandError."""
+    with contextlib.ExitStack() as held:
+        try:
+            made = tempfile.TemporaryDirectory(prefix="kubectl-runtime-", ignore_cleanup_errors=True)
+            path = server.write_kubeconfig(Path(held.enter_context(made)) / "kubeconfig")
+        except OSError as error:
+            raise CommandError(f"no kubeconfig can be written for the operator: {error}; TMPDIR names another folder "
+                               "for temporary files") from None
         yield path
-    finally:
-        with contextlib.suppress(OSError):
-            if path.read_text() == written:  # if not, a later command in this folder wrote the file
-                path.unlink()
 
 
 def _named(files: list[str]) -> str:

@@ -106,7 +106,7 @@ finds it: in the current folder, then on Python's path.
 
 EPILOG = """\
 examples:
-  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own; source changes restart it
+  kubectl-runtime run operator_of_mine:main --dev       on an API server of its own; a changed .py file restarts it
   kubectl-runtime run operator_of_mine:main             on the cluster of your kubeconfig, or that of the Pod
   kubectl-runtime run operator_of_mine:main --log-format json --leader-elect --leader-elect-resource-name mine
 
@@ -189,7 +189,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         help="the function, such as my_package.operator:main")
     parser.add_argument("--dev", action="store_true",
                         help="run without a cluster: start an API server, install the program's CRDs, write a "
-                             "kubeconfig for kubectl, and restart the program whenever its source changes")
+                             "kubeconfig for kubectl, and restart the program whenever a .py file below the current "
+                             "folder changes (for a module elsewhere: a .py file of its package)")
     parser.add_argument("--webhook-service", type=_service_address, action="append", default=[],
                         metavar="NAMESPACE/NAME=https://HOST:PORT",
                         help="with --dev: the address of a Service that a webhook configuration names, such as that of "

@@ -16,6 +16,7 @@ from kubectl_runtime import Api, ApiResource, Client, Config, Patch, TransportEr
 from kubectl_runtime.cli.develop import OperatorProcess
 from kubectl_runtime.cli.places import Place
 from kubectl_runtime.cli.run_options import Order, RunOptions
+from kubectl_runtime.resources import Namespace
 from tests.examples.programs import LIMIT, ROOT, Program, environment
 
 OPERATOR = """
@@ -92,7 +93,7 @@ def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source
         program.until("serves http://")
         source.unlink()
         program.until("error: there is no module 'greeting_operator' in ")
-        program.until("--- the operator has ended with status 2; it restarts when a source changes ---")
+        program.until("--- the operator has ended with status 2; it restarts when a .py file changes ---")
         source.write_text(OPERATOR)
         program.until("installed greetings.example.com: kubectl get greetings.example.com --all-namespaces")
         page = program.until("shows what it does: http://127.0.0.1:").split()[-1]
@@ -109,7 +110,7 @@ def test_the_operator_follows_its_source_and_the_server_keeps_its_objects(source
 
             source.write_text(OPERATOR + "\nundefined\n")
             program.until("NameError: name 'undefined' is not defined")
-            program.until("--- the operator has ended with status 1; it restarts when a source changes ---")
+            program.until("--- the operator has ended with status 1; it restarts when a .py file changes ---")
             assert greetings.get("ada").uid == uid
 
             source.write_text(OPERATOR.replace("    name: str", "    name: str\n    times: int = 1"))
@@ -214,9 +215,60 @@ def test_a_folder_that_cannot_be_written_is_told(source: Path) -> None:
     assert "error: no kubeconfig can be written: " in program.lines[-1]
 
 
+def test_a_second_command_in_the_folder_is_refused_and_does_not_harm_the_first(source: Path) -> None:
+    with dev(source) as first:
+        first.until("reconciling")
+        written = kubeconfig(source).read_text()
+        with dev(source) as second:
+            assert second.end() == 1, second.text
+        assert f"error: another `kubectl-runtime run --dev` runs in {source.parent}" in second.text
+        assert kubeconfig(source).read_text() == written
+        first.send(signal.SIGKILL)
+        first.end()
+    with dev(source) as third:  # the lock of a killed process does not remain
+        third.until("reconciling")
+        assert kubeconfig(source).read_text() != written
+        third.send(signal.SIGTERM)
+        assert third.end() == 0, third.text
+    assert not kubeconfig(source).exists()
+
+
+def test_the_operator_keeps_its_server_whatever_happens_to_the_folders_kubeconfig(source: Path) -> None:
+    source.write_text(OPERATOR + "\nimport os\nprivate = os.environ['KUBECONFIG']\n"
+                      "print('private', private, oct(os.stat(private).st_mode & 0o777), flush=True)\n")
+    with dev(source) as program:
+        private = Path(program.until("private ").split()[1])
+        assert program.lines[-1].endswith(" 0o600")
+        program.until("reconciling")
+        with Client(Config.from_kubeconfig(kubeconfig(source))) as client:
+            shutil.rmtree(kubeconfig(source).parent)
+            source.write_text(source.read_text().replace("Hello", "Good day"))
+            program.until("changed: restarting")
+            program.until("reconciling")
+            Api.default_namespaced(client, GREETINGS).create(ADA)
+            program.until("said Good day Ada!")
+        program.send(signal.SIGTERM)
+        assert program.end() == 0, program.text
+    assert not private.parent.exists()
+
+
+def test_a_missing_namespace_of_the_lease_is_logged_with_its_remedy(source: Path) -> None:
+    with dev(source, "--leader-elect", "--leader-elect-resource-namespace", "platform") as program:
+        program.until('namespaces "platform" not found. Nothing is reconciled without this Lease: create the namespace '
+                      "platform (kubectl create namespace platform; with `run --dev`, --load a file that contains it)")
+        with Client(Config.from_kubeconfig(kubeconfig(source))) as client:
+            Api.all(client, Namespace).create(Namespace(name="platform"))
+        program.until(" leads")
+        program.send(signal.SIGTERM)
+        assert program.end() == 0, program.text
+    assert "s: reconciling begins when this process holds a Lease" in program.text
+
+
 def test_its_server_ends_with_it_and_the_kubeconfig_of_a_later_one_stays(source: Path) -> None:
     with dev(source) as program:
-        url = program.until("API server  ").split()[2].rstrip(":")
+        line = program.until("API server  ")
+        assert line.endswith(": empty, in memory, gone at the end")
+        url = line.split()[2].rstrip(":")
         program.until("reconciling")
         kubeconfig(source).write_text("of another one")
         program.send(signal.SIGTERM)
@@ -256,6 +308,7 @@ def test_manifests_of_others_are_there_before_the_operator(source: Path) -> None
     (source.parent / "one.yaml").write_text("{apiVersion: other.example.org/v1, kind: Thing, metadata: {name: first}}")
     with dev(source, "--load", "crds", "--load", "one.yaml") as program:
         program.until("loaded 1 object from one.yaml")
+        assert program.until("API server  ").endswith(": in memory, gone at the end")
         program.until("saw first")
         program.send(signal.SIGINT)
         assert program.end() == 0, program.text
