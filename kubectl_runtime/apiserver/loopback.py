@@ -6,6 +6,8 @@ Handlers that write a second object do the same (an eviction updates a PodDisrup
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from kubectl_runtime.apiserver.errors import StatusError
@@ -25,8 +27,8 @@ def path_of(resource_type: ServedResource, namespace: str, name: str = "", subre
 
 
 def submit(cluster: Cluster, method: str, path: str, body: Object | None = None, *,
-           agent: str = MANAGER) -> HttpResponse | None:
-    """Make a request as a component of the cluster. Returns None if the server refused it.
+           agent: str = MANAGER, refused: Callable[[StatusError], object] | None = None) -> HttpResponse | None:
+    """Make a request as a component of the cluster. If the server refuses it, call `refused` and return None.
 
     Refusals by a webhook, policy or quota are counted, so that the core lets the calling controller try again later.
     Other refusals are not counted: after a conflict or for a missing object, the controller examines the object again
@@ -39,6 +41,8 @@ def submit(cluster: Cluster, method: str, path: str, body: Object | None = None,
         return cluster.loopback(request, agent)
     except StatusError as error:
         cluster.turned_away += error.from_webhook
+        if refused is not None:
+            refused(error)
         return None
 
 
@@ -55,16 +59,17 @@ def type_of(cluster: Cluster, kind: Kind) -> ServedResource | None:
     return served_type(cluster, kind) if isinstance(kind, str) else kind
 
 
-def create(cluster: Cluster, kind: Kind, namespace: str, content: Object) -> Object | None:
+def create(cluster: Cluster, kind: Kind, namespace: str, content: Object, *,
+           refused: Callable[[StatusError], object] | None = None) -> Object | None:
     """Create an object; kind and apiVersion are added to `content`. Returns the created object.
 
-    Returns None if the type is not served or the server refused the request.
+    Returns None if the type is not served or the server refused the request; a refusal is passed to `refused`.
     """
     resource_type = type_of(cluster, kind)
     if resource_type is None:
         return None
     body = {"apiVersion": resource_type.api_version, "kind": resource_type.kind, **content}
-    made = submit(cluster, "POST", path_of(resource_type, namespace), body)
+    made = submit(cluster, "POST", path_of(resource_type, namespace), body, refused=refused)
     return None if made is None else msgspec.json.decode(made.body)
 
 

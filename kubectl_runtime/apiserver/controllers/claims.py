@@ -6,7 +6,8 @@
 
 The binder stands in for every provisioner except ``kubernetes.io/no-provisioner``: a claim with a StorageClass gets a
 volume of the requested size at once, or with WaitForFirstConsumer as soon as a Pod uses the claim. A claim without a
-class binds to a volume without a class. Nothing is mounted.
+class binds to a volume without a class; if there is no such volume, the claim gets the default class, even if this
+class is newer than the claim. Nothing is mounted.
 """
 from __future__ import annotations
 
@@ -14,11 +15,17 @@ from collections.abc import Iterator
 
 from kubectl_runtime.apiserver.controllers.deployments import ENDED
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
-from kubectl_runtime.apiserver.kinds.base import dig, label_selector
+from kubectl_runtime.apiserver.errors import StatusError
+from kubectl_runtime.apiserver.kinds.base import default_class, dig, label_selector
+from kubectl_runtime.apiserver.kinds.storage import DEFAULT_CLASS
 from kubectl_runtime.apiserver.loopback import create, delete, patch, patch_status
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
 from kubectl_runtime.apiserver.wire import Object
+from kubectl_runtime.core.base.guard import guarded_logger
 from kubectl_runtime.core.meta.quantities import value_of
+from kubectl_runtime.schema.formats import dns_subdomain_errors
+
+log = guarded_logger(__name__)
 
 CLAIMS, VOLUMES, PODS = "/persistentvolumeclaims", "/persistentvolumes", "/pods"
 CLASSES = "storage.k8s.io/storageclasses"
@@ -155,6 +162,10 @@ class VolumeBinder(KeyQueue):
         class_name = dig(claim, "spec.storageClassName") or ""
         found = cluster.storage.get(CLASSES, "", class_name) if class_name else None
         storage_class = found.decode() if found is not None else None
+        if volume is None and dig(claim, "spec.storageClassName") is None and (default := default_class(
+                (each.decode() for each in cluster.storage.bucket(CLASSES).scan("")), DEFAULT_CLASS)):
+            patch(cluster, CLAIMS, version, {"spec": {"storageClassName": default}})  # the change enqueues the claim
+            return
         waits = storage_class is not None and storage_class.get("volumeBindingMode") == "WaitForFirstConsumer"
         if waits and not any(users_of(cluster, version, scheduled=False)):
             _explain(cluster, version, "WaitForFirstConsumer",
@@ -175,12 +186,14 @@ def is_bound(claim: Object) -> bool:
     return bool(dig(claim, "status.phase") == "Bound")
 
 
-def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, kind: str) -> None:
-    """Write an Event that explains why a claim waits, unless an Event with this reason exists."""
+def _explain(cluster: Cluster, version: Version, reason: str, message: str, *, kind: str) -> bool:
+    """Write an Event that explains why a claim waits, unless an Event with this reason exists. Returns whether it was
+    written."""
     known = any(event.get("reason") == reason and dig(event, "involvedObject.uid") == version.uid
                 for event in (each.decode() for each in cluster.storage.bucket("/events").scan(version.namespace)))
     if not known:
         record_event(cluster, CLAIMS, version, reason, message, component=COMPONENT, kind=kind)
+    return not known
 
 
 def _fitting(cluster: Cluster, version: Version, claim: Object) -> list[Version]:
@@ -211,6 +224,12 @@ def _provision(cluster: Cluster, version: Version, claim: Object, storage_class:
     spec, provisioner, name = claim["spec"], storage_class["provisioner"], f"pvc-{version.uid}"
     if cluster.storage.get(VOLUMES, "", name) is not None:
         return
+
+    def refused(error: StatusError) -> None:
+        if _explain(cluster, version, "ProvisioningFailed", "failed to provision volume with StorageClass "
+                    f'"{spec["storageClassName"]}": {error.message}', kind="Warning"):
+            log.warning("the volume of PersistentVolumeClaim %s was refused: %s", version.key, error.message)
+
     made = create(cluster, VOLUMES, "", {
         "metadata": {"name": name, "annotations": {_PROVISIONED_BY: provisioner}},
         "spec": {"capacity": {"storage": dig(spec, "resources.requests.storage") or "1Gi"},
@@ -218,13 +237,22 @@ def _provision(cluster: Cluster, version: Version, claim: Object, storage_class:
                  "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
                  "storageClassName": spec["storageClassName"], "claimRef": _reference(version),
                  "mountOptions": storage_class.get("mountOptions") or [],
-                 "csi": {"driver": provisioner.replace("kubernetes.io/", ""), "volumeHandle": name}}})
+                 **_source(provisioner, name)}}, refused=refused)
     if made is not None:
         record_event(cluster, CLAIMS, version, "ProvisioningSucceeded", f"Successfully provisioned volume {name}",
                      component=provisioner)
         volume = cluster.storage.get(VOLUMES, "", name)
         if volume is not None:
             _bind(cluster, version, volume)
+
+
+def _source(provisioner: str, name: str) -> Object:
+    """The volume's source. A provisioner whose name is not valid as the name of a CSI driver makes folders of the node.
+    """
+    driver = provisioner.replace("kubernetes.io/", "")
+    if dns_subdomain_errors(driver.lower()):
+        return {"hostPath": {"path": f"/var/lib/volumes/{name}", "type": "DirectoryOrCreate"}}
+    return {"csi": {"driver": driver, "volumeHandle": name}}
 
 
 def _reference(claim: Version) -> Object:

@@ -10,7 +10,7 @@ import difflib
 import ipaddress
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, ClassVar
 
@@ -167,9 +167,9 @@ class BuiltinStrategy(Strategy):
         return super().unsupported_field if self.fields else _GENERIC_FIELDS
 
 
-def default_class(ctx: StrategyContext, group: str, plural: str, annotation: str) -> str:
-    """The name of the newest class that `annotation` marks as the default; "" if there is none."""
-    defaults = [entry["metadata"] for entry in ctx.objects(group, plural)
+def default_class(classes: Iterable[Object], annotation: str) -> str:
+    """The name of the newest of `classes` that `annotation` marks as the default; "" if there is none."""
+    defaults = [entry["metadata"] for entry in classes
                 if (entry["metadata"].get("annotations") or {}).get(annotation) == "true"]
     newest = max(defaults, key=lambda metadata: (metadata.get("creationTimestamp", ""), metadata["name"]), default=None)
     return str(newest["name"]) if newest else ""

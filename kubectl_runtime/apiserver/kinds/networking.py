@@ -116,7 +116,7 @@ class IngressStrategy(BuiltinStrategy):
         """Set the default IngressClass, if there is one and the Ingress names no class."""
         annotated = CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {})
         if obj["spec"].get("ingressClassName") is None and not annotated and (
-                name := default_class(ctx, "networking.k8s.io", "ingressclasses", DEFAULT_CLASS)):
+                name := default_class(ctx.objects("networking.k8s.io", "ingressclasses"), DEFAULT_CLASS)):
             obj["spec"]["ingressClassName"] = name
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:

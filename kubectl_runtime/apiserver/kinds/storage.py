@@ -65,7 +65,7 @@ class ClaimStrategy(BuiltinStrategy):
         """Add the protection finalizer, and the default StorageClass if there is one."""
         protect(obj, "kubernetes.io/pvc-protection")
         if obj["spec"].get("storageClassName") is None and (
-                default := default_class(ctx, "storage.k8s.io", "storageclasses", DEFAULT_CLASS)):
+                default := default_class(ctx.objects("storage.k8s.io", "storageclasses"), DEFAULT_CLASS)):
             obj["spec"]["storageClassName"] = default
 
     def prepare_create(self, obj: Object, ctx: StrategyContext) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_runtime import Api
+from kubectl_runtime.apiserver.controllers import claims
 from kubectl_runtime.resources import Namespace, PersistentVolumeClaim
 from kubectl_runtime.testing import ApiServer
 from tests.apiserver.controllers.sets_world import SetsWorld
@@ -30,12 +31,46 @@ def test_a_claim_of_the_default_class_gets_a_volume_of_its_size(world):
     assert "ProvisioningSucceeded" in world.reasons("data")
 
 
+@pytest.mark.parametrize(("provisioner", "source"), [
+    ("disks.test", "csi"), ("kubernetes.io/gce-pd", "csi"), ("example.com/any", "hostPath"),
+    ("rancher.io/local-path", "hostPath"), ("kubernetes.io/own_disks", "hostPath"), ("Disks_1", "hostPath")])
+def test_every_provisioner_gets_a_volume(world, provisioner, source):
+    world.make_class(provisioner=provisioner, mountOptions=["ro"])
+    world.make_claim(volumeMode="Block")
+    assert world.claim_phases() == {"data": "Bound"}
+    [volume] = world.volumes.list()
+    assert source in volume.to_dict()["spec"]
+    assert volume.annotations["pv.kubernetes.io/provisioned-by"] == provisioner
+
+
+def test_a_refused_volume_is_logged_once_and_explained_by_an_event(world, caplog, monkeypatch):
+    monkeypatch.setattr(claims, "_source", lambda provisioner, name: {"csi": {"driver": "a/b", "volumeHandle": name}})
+    world.make_class()
+    world.make_claim()
+    world.make_volume("other", storageClassName="other")
+    assert world.claim_phases() == {"data": "Pending"}
+    assert world.reasons("data") == ["ProvisioningFailed"]
+    [record] = [record for record in caplog.records if record.name == claims.log.name]
+    assert "the volume of PersistentVolumeClaim default/data was refused" in record.getMessage()
+    assert "spec.csi.driver" in record.getMessage()
+
+
 @pytest.mark.parametrize(("spec", "phase"), [
     ({"storageClassName": ""}, "Pending"), ({"storageClassName": "none"}, "Pending"), ({}, "Pending")])
 def test_a_claim_without_class_or_volume_stays_pending(world, spec, phase):
     world.make_claim(**spec)
     assert world.claim_phases() == {"data": phase}
     assert set(world.reasons("data")) <= {"FailedBinding", "ProvisioningFailed"}
+
+
+def test_a_claim_gets_the_default_class_that_comes_later(world):
+    world.make_claim()
+    world.make_claim("none", storageClassName="")
+    world.make_class("slow", metadata={"name": "slow"})
+    assert world.claim_phases() == {"data": "Pending", "none": "Pending"}
+    world.make_class("fast")
+    assert world.claim_phases() == {"data": "Bound", "none": "Pending"}
+    assert world.claims.get("data").to_dict()["spec"]["storageClassName"] == "fast"
 
 
 def test_the_smallest_volume_that_fits_is_bound(world):
