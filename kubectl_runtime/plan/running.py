@@ -25,6 +25,7 @@ import requests
 from requests.adapters import BaseAdapter
 
 from kubectl_runtime.apiserver.access.authn import ADMIN
+from kubectl_runtime.apiserver.controllers.claims import VolumeBinder
 from kubectl_runtime.apiserver.controllers.controller_catalog import CONTROLLERS
 from kubectl_runtime.apiserver.errors import StatusError
 from kubectl_runtime.apiserver.output.negotiation import shown_objects
@@ -54,11 +55,13 @@ from kubectl_runtime.plan.program import (
 from kubectl_runtime.plan.report import Plan, Problem, secret_values
 from kubectl_runtime.plan.stored import (
     DEFINITIONS,
+    STORAGE,
     Build,
     Object,
     ReadKind,
     StoredSnapshot,
     gaps,
+    missing_storage,
     served_objects,
     undamaged,
 )
@@ -147,10 +150,12 @@ def plan(build: Build, snapshot: StoredSnapshot, *, change: Iterable[Manifests] 
 
 
 def kinds_asked_for(build: Build, snapshot: StoredSnapshot) -> set[tuple[str, str, str, str]]:
-    """The kinds that the program requests when it starts with this snapshot: group, version, plural and namespace. The
-    namespace is "" for all namespaces and for cluster-scoped kinds."""
+    """The kinds that the program requests when it starts with this snapshot, and the claims that the cluster then
+    makes: group, version, plural and namespace. The namespace is "" for all namespaces and for cluster-scoped kinds."""
     with muted_logs():
-        return Rehearsal(build, snapshot, [], 0.0, None, 0).run().asked
+        observed = Rehearsal(build, snapshot, [], 0.0, None, 0).run()
+    return observed.asked | {("", "v1", name, namespace) for name, namespace, _ in observed.after
+                             if name == STORAGE[0].full_name}
 
 
 class Rehearsal:
@@ -162,8 +167,8 @@ class Rehearsal:
         self._changes = [named(obj, place) for source in change for obj, place in read_objects(source)]
         self._until, self._outside, self._seed = until, outside, seed
         self.sim = Simulation(seed, jump=JUMP, record=False, start=snapshot.read_at)
-        self.server = self.sim.serve(controllers=[name for name in CONTROLLERS
-                                                  if name != "root-ca-certificate-publisher"], record=False)
+        left_out = {"root-ca-certificate-publisher", VolumeBinder.name if missing_storage(snapshot) else ""}
+        self.server = self.sim.serve(controllers=[name for name in CONTROLLERS if name not in left_out], record=False)
         cluster = self.server.core.cluster
         loopback = cluster.loopback
 
@@ -459,7 +464,7 @@ class Rehearsal:
                                            self._lines.get(run, ""), run.controller))
         for uid in self._turned_away_before:  # refused before the program ran
             observed.turned_away.pop(uid, None)
-        not_simulated, unknown = gaps(self._snapshot, kinds, observed.asked)
+        not_simulated, unknown = gaps(self._snapshot, kinds, observed.asked, {name for name, _, _ in observed.after})
         observed.not_simulated += not_simulated
         observed.unknown += unknown
         observed.not_simulated += [

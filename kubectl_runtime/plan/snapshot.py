@@ -3,6 +3,7 @@
 - the kinds that the program's controllers watch, and further named kinds
 - namespaces, quotas, limits, admission policies with their parameters, and the program's own webhook configurations
 - the kinds of these objects' owners, and of the objects that the cluster creates for them (ReplicaSets, Pods)
+- claims, volumes and StorageClasses, if a Pod or StatefulSet uses claims or if the program works with claims
 - the kinds that the program requests in a trial run with the objects read so far, in the requested namespaces
 - the CustomResourceDefinitions of all these kinds
 
@@ -35,7 +36,17 @@ from kubectl_runtime.core.meta.gvk import (
 )
 from kubectl_runtime.plan.program import Program
 from kubectl_runtime.plan.running import kinds_asked_for
-from kubectl_runtime.plan.stored import AROUND, DEFINITIONS, Build, Object, ReadKind, Redaction, StoredSnapshot
+from kubectl_runtime.plan.stored import (
+    AROUND,
+    DEFINITIONS,
+    STORAGE,
+    Build,
+    Object,
+    ReadKind,
+    Redaction,
+    StoredSnapshot,
+    uses_claims,
+)
 from kubectl_runtime.testing.lab.recordings import resource_of
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -225,8 +236,8 @@ class _Reading:
         self._objects[f"{obj['apiVersion']}/{obj['kind']}", metadata.get("namespace", ""), metadata["name"]] = obj
 
     def _follow(self) -> None:
-        """Read the kinds of the objects' owners, and of the objects that the cluster creates for them, until no kind
-        is new."""
+        """Read the kinds of the objects' owners, of the objects that the cluster creates for them, and of their
+        storage, until no kind is new."""
         looked_at: set[tuple[str, str, str]] = set()
         while True:
             before = self._extent()
@@ -235,9 +246,14 @@ class _Reading:
                     self._list(owned, read.namespaces)
             for key in [key for key in self._objects if key not in looked_at]:
                 looked_at.add(key)
+                if uses_claims(self._objects[key]):
+                    self._list(STORAGE[0], None if self._where is None else (key[1],))
                 for owner in self._objects[key]["metadata"].get("ownerReferences") or ():
                     self._list(self._of_kind(str(owner.get("apiVersion") or "v1"), str(owner.get("kind") or "Unknown")),
                                None if self._where is None else (key[1],))
+            if STORAGE[0].full_name in self._read:
+                for kind in STORAGE[1:]:
+                    self._list(kind, None)
             if self._extent() == before:
                 return
 

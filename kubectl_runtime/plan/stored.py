@@ -18,7 +18,7 @@ import os
 import secrets
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -61,6 +61,11 @@ AROUND = (
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
         ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
         ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"))))
+STORAGE = (
+    ApiResource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+    ApiResource("", "v1", "PersistentVolume", "persistentvolumes", Scope.CLUSTER),
+    ApiResource("storage.k8s.io", "v1", "StorageClass", "storageclasses", Scope.CLUSTER))
+"""The kinds that the copy needs to bind claims to volumes."""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ALPHABET = b"abcdefghijklmnopqrstuvwxyz234567"
 
@@ -338,6 +343,22 @@ def undamaged() -> Iterator[None]:
                             f"{error}") from error
 
 
+def uses_claims(obj: Object) -> bool:
+    """Whether an object is a Pod with claims or a StatefulSet with claim templates."""
+    spec = obj.get("spec") or {}
+    return (obj["kind"] == "StatefulSet" and bool(spec.get("volumeClaimTemplates"))) or (obj["kind"] == "Pod" and any(
+        "persistentVolumeClaim" in volume or "ephemeral" in volume for volume in spec.get("volumes") or ()))
+
+
+def missing_storage(snapshot: StoredSnapshot) -> str:
+    """Why the copy cannot bind claims to volumes; "" if the snapshot has claims, volumes and StorageClasses."""
+    reads = {kind.plural: snapshot.by_name.get(kind.full_name) for kind in STORAGE}
+    if refused := [read.refused for read in reads.values() if read is not None and read.refused]:
+        return f"the right to {', '.join(refused)} is missing"
+    unread = [plural for plural, read in reads.items() if read is None or not read.served]
+    return f"the snapshot does not have {', '.join(unread)}" if unread else ""
+
+
 def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[Object], Counter[str]]:
     """Return the snapshot's objects in the form in which a server with this registry stores them, with missing CRDs and
     namespaces added. Also return, by kind, the number of objects whose kind the server does not serve."""
@@ -353,11 +374,15 @@ def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[O
             objects.append(stand_in(kind.resource))
             custom.add((kind.group, kind.kind))
     namespaces = {obj["metadata"]["name"] for obj in snapshot.objects if obj["kind"] == "Namespace"}
+    claims = None if missing_storage(snapshot) else snapshot.by_name[STORAGE[0].full_name]
     for obj in snapshot.objects:
         group, _, version = obj["apiVersion"].rpartition("/")
         if (group, version, obj["kind"]) not in served and (group, obj["kind"]) not in custom:
             unserved[f"{obj['kind']} of {obj['apiVersion']}"] += 1
             continue
+        if claims is not None and obj["kind"] == "PersistentVolume" and not claims.covers(
+                (obj["spec"].get("claimRef") or {}).get("namespace") or ""):
+            continue  # its claim was not read, so that the copy would take the claim for deleted
         namespace = obj["metadata"].get("namespace")
         if namespace and namespace not in namespaces:
             namespaces.add(namespace)
@@ -369,20 +394,28 @@ def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[O
     return objects, unserved
 
 
-def gaps(snapshot: StoredSnapshot, registry: Registry,
-         asked: Iterable[tuple[str, str, str, str]]) -> tuple[list[str], list[Problem]]:
+def gaps(snapshot: StoredSnapshot, registry: Registry, asked: Iterable[tuple[str, str, str, str]],
+         there: Collection[str]) -> tuple[list[str], list[Problem]]:
     """Return two lists. The first names kinds that are not simulated because a permission is missing. The second
     reports other kinds that could not be read, and kinds that the program requested but that were not read. `asked`:
-    the requested kinds, each as group, version, plural and namespace."""
+    the requested kinds, each as group, version, plural and namespace. `there`: the kinds of the copy's objects, each as
+    `plural.group`."""
     not_simulated: list[str] = []
     unknown: list[Problem] = []
+    requested = set(asked)
+    if (why := missing_storage(snapshot)) and (
+            STORAGE[0].full_name in there or any(map(uses_claims, snapshot.objects))):
+        not_simulated.append(f"storage, so that claims are not bound and Pods do not wait for their claims ({why})")
     for read in snapshot.kinds:
+        if read.refused and read.resource in STORAGE and not any(
+                resource_of(group, plural) == read.resource.full_name for group, _, plural, _ in requested):
+            continue
         if read.refused and read.resource in AROUND:
             not_simulated.append(f"{read.plural} (the right to {read.refused} is missing)")
         elif read.refused:
             unknown.append(Problem(f"{read.kind} objects",
                                    f"could not be read: the right to {read.refused} is missing"))
-    for group, version, plural, namespace in sorted(asked):
+    for group, version, plural, namespace in sorted(requested):
         name, read_kind = resource_of(group, plural), snapshot.by_name.get(resource_of(group, plural))
         kind = registry.get(group, version, plural)
         if read_kind is not None and not read_kind.covers(namespace):
