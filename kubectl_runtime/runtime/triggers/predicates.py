@@ -19,7 +19,7 @@ In a controller the previous state comes from the store. `PredicateCache` is for
 """
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -80,11 +80,6 @@ class Predicate(Generic[K]):
         if isinstance(event.old, InvalidObject):
             event = ObjectEvent(event.obj, None, event.deleted)
         return self._guard.call(None, _described, self.verdict, event) is not False
-
-    if not TYPE_CHECKING:  # type checkers refuse the call, too
-        def __call__(self) -> None:
-            """Refuse the call, with the remedy."""
-            raise TypeError(f"predicates.{self.name} is a predicate already: write it without ()")
 
     def combine(self, other: "Predicate[K]") -> "Predicate[K]":
         """A predicate that passes when this or the other predicate passes. It has no opinion when neither of the two

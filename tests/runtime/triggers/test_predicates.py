@@ -43,14 +43,6 @@ def test_generation_hides_what_does_not_change_it() -> None:
     ]
 
 
-def test_a_predicate_that_is_called_names_the_remedy() -> None:
-    with pytest.raises(TypeError, match=r"^predicates\.generation is a predicate already: write it without \(\)$"):
-        predicates.generation()  # type: ignore[operator]
-    for take in (predicates.value, predicates.when):
-        with pytest.raises(RequestError):
-            take(predicates.labels)  # type: ignore[arg-type]
-
-
 def test_a_kind_without_generation_always_passes() -> None:
     assert passed(predicates.generation, obj(rv=1), obj(rv=2), obj(rv=3)) == [True, True, True]
 
