@@ -420,8 +420,8 @@ class Runner:
                 number = next(self._numbers)
                 self._workers[number] = None
                 self._to_call.append(number)
-            elif self._wake_at == inf:  # the dispatcher sleeps without a deadline
-                self._look_by = self._wake_at = self._clock.monotonic() + LOOK_AFTER
+            elif self._wake_at > (look_by := self._clock.monotonic() + LOOK_AFTER):
+                self._look_by = self._wake_at = look_by
                 self._changed.notify_all()
         at = self._queue.next_due()
         if at is not None and at < self._wake_at:

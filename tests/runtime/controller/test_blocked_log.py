@@ -188,3 +188,34 @@ def test_all_workers_busy_wake_the_dispatcher_at_most_once_within_the_limit_of_t
                                 for number in range(5)])
             eventually(lambda: not runner.depth() and not runner.running(), timeout=PATIENCE)
         assert len(looked) <= 1
+
+
+def test_a_far_timer_does_not_hide_runs_that_block(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kubectl_runtime.controller")
+    clock, hang = SimClock(), threading.Event()
+    cluster = Cluster(clock, blocking=True)
+    cluster.put(Parent, "far")
+
+    def reconcile(obj: Parent, ctx: Context[object]) -> Action:
+        if obj.name == "far":
+            return Action.requeue(36_000)
+        hang.wait(PATIENCE)
+        return Action.await_change()
+
+    def advanced(text: str) -> bool:
+        clock.advance(0.5)
+        return text in caplog.text
+
+    with Controller(cluster.api(Parent), concurrency=1).start(reconcile) as running:
+        running.wait_until_ready(PATIENCE)
+        runner = running.assembly.runner
+        eventually(lambda: runner.depth() == 1 and runner._turn_since is None, timeout=PATIENCE)
+        try:
+            for name in "abc":
+                cluster.put(Parent, name)
+            eventually(lambda: runner.depth() == 3, timeout=PATIENCE)
+            clock.advance(AFTER - 1)
+            eventually(lambda: advanced("no run ends: the only worker has been at the same run for"), timeout=PATIENCE)
+            assert clock.monotonic() < 4 * AFTER
+        finally:
+            hang.set()
