@@ -157,19 +157,20 @@ def check_status(kind: object, status: object) -> None:
         raise RequestError(f'Condition {kind}: status must be the text "True", "False" or "Unknown", not {status!r}')
 
 
-def check_condition(condition: Condition) -> None:
-    """Raise RequestError for a condition that servers refuse: by its status, or by the limits of metav1.Condition."""
+def check_condition(condition: Condition, before: Mapping[str, Any]) -> None:
+    """Raise RequestError for a wrong status, and for a text that metav1.Condition does not allow. A text of the stored
+    entry `before` may stay."""
     check_status(condition.type, condition.status)
     for name, text in (("type", condition.type), ("reason", condition.reason), ("message", condition.message)):
         if not isinstance(text, str):
             raise RequestError(f"Condition {condition.type}: {name} must be a text, not {class_named(text)}")
-        if len(text) > CONDITION_LIMITS[name]:
+        if len(text) > CONDITION_LIMITS[name] and text != before.get(name):
             raise RequestError(f"Condition {condition.type[:64]}: {name} has {len(text)} characters; servers accept "
                                f"{CONDITION_LIMITS[name]}")
-    if re.fullmatch(CONDITION_TYPE, condition.type) is None:
+    if re.fullmatch(CONDITION_TYPE, condition.type) is None and condition.type != before.get("type"):
         raise RequestError(f"Condition {condition.type!r}: type must be a word such as Ready, or a name in a domain "
                            "such as example.com/Synced")
-    if re.fullmatch(CONDITION_REASON, condition.reason) is None:
+    if re.fullmatch(CONDITION_REASON, condition.reason) is None and condition.reason != before.get("reason"):
         raise RequestError(f"Condition {condition.type}: reason must be one word such as BackupFailed, not "
                            f"{condition.reason!r}; sentences belong into message")
 
@@ -460,17 +461,17 @@ def set_condition(
     `conditions` may also be JSON values: the conditions of a DynamicObject, or the result of an earlier call.
     `last_transition_time` becomes `now` (by default the system's time; in whole seconds) only when `status` changes, as
     Kubernetes' API conventions require. A reconcile that finds the same state therefore produces the same list, and
-    writing that list by server-side apply changes nothing. Raises RequestError for a `condition` that servers refuse
-    by its status, type, reason or the length of its message.
+    writing that list by server-side apply changes nothing. Raises RequestError for a status other than True, False and
+    Unknown, and for a new type, reason or message that metav1.Condition does not allow.
 
     >>> [ready] = set_condition([], Condition(type="Ready", status="True", reason="Served"))
     >>> ready["type"], ready["status"]
     ('Ready', 'True')
     """
-    check_condition(condition)
     values = [_plain(entry) for entry in conditions or ()]
     at = next((index for index, entry in enumerate(values) if entry.get("type") == condition.type), len(values))
     before = values[at] if at < len(values) else {}
+    check_condition(condition, before)
     moment = (before.get("status") == condition.status and _changed(before)) or now or SYSTEM_CLOCK.now()
     placed = _plain(msgspec.structs.replace(condition, last_transition_time=moment.replace(microsecond=0)))
     placed = {"reason": "", "message": "", **placed}  # custom kinds may require them, even if empty

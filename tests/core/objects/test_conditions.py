@@ -111,3 +111,11 @@ def test_conditions_may_be_json_values_so_that_several_can_be_set() -> None:
 def test_an_entry_whose_time_cannot_be_read_gets_a_new_one(entry: dict[str, Any]) -> None:
     [placed] = set_condition([{"type": "Ready", "status": "True", **entry}], ready("True"), now=LATER)
     assert placed == set_condition([], ready("True"), now=LATER)[0]
+
+
+def test_an_unchanged_text_that_another_program_wrote_is_written_back() -> None:
+    stored = [{"type": "Mine", "status": "True", "reason": "not ok", "message": "m"}]
+    [written] = set_condition(stored, Condition(type="Mine", status="False", reason="not ok", message="m"))
+    assert (written["reason"], written["status"]) == ("not ok", "False")
+    with pytest.raises(RequestError, match="reason must be one word"):
+        set_condition(stored, Condition(type="Mine", status="True", reason="not good", message="m"))
