@@ -154,14 +154,14 @@ def _finalized(api: Api[F], name: str, obj: F, apply: Callable[..., Action], cle
         return Action.await_change()
     if not _is_terminating(now):
         action = apply(now, *more)
-        if not isinstance(action, Action):
+        if more and not isinstance(action, Action):  # a caller of `finalizer` may drop its result
             raise wrong_type(apply, action, target.ref)
         return action
     action = cleanup(now, *more)
     if not isinstance(action, Action):
         raise wrong_type(cleanup, action, target.ref, "Action.await_change() when all is cleaned up, "
                          "Action.requeue(seconds) to try again")
-    if action == Action.await_change():
+    if action.requeue_after is None and not action.reason:
         target.without_finalizer(now)
         run: Any = current_run()
         if run is not None and run.key == target.ref.key:

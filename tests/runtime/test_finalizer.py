@@ -190,20 +190,29 @@ def test_the_error_for_a_missing_return_names_the_users_method(
     assert cluster.finalizers == (OURS,)
 
 
-@pytest.mark.parametrize("deleted", [False, True])
-def test_the_error_for_a_missing_return_names_the_users_function(cluster: Cluster, deleted: bool) -> None:
+def test_the_error_for_a_missing_return_names_the_users_function(cluster: Cluster) -> None:
     def forgetful(now: ConfigMap) -> None:
         """Lacks a return."""
 
     async def unawaited(now: ConfigMap) -> Action:
         return Action.await_change()
 
-    obj = cluster.make(OURS, deleted=deleted)
+    obj = cluster.make(OURS, deleted=True)
     with pytest.raises(TypeError, match=r"forgetful returned None for ConfigMap.v1./a.default: return Action.await"):
         cluster.run(obj, apply=forgetful, cleanup=forgetful)
     with pytest.raises(TypeError, match=r"unawaited returned a coroutine, and nothing awaits it"):
         cluster.run(obj, apply=unawaited, cleanup=unawaited)
     assert cluster.finalizers == (OURS,)
+
+
+def test_a_program_may_drop_the_result_of_apply(cluster: Cluster) -> None:
+    assert cluster.run(cluster.make(), apply=lambda now: None) is None  # type: ignore[arg-type,return-value]
+
+
+@pytest.mark.parametrize("action", [type("Own", (Action,), {"__module__": __name__})(), Action(message="all is gone")])
+def test_a_cleanup_without_a_reason_to_wait_removes_the_finalizer(cluster: Cluster, action: Action) -> None:
+    cluster.run(cluster.make(OURS, deleted=True), cleanup=lambda now: action)
+    assert not cluster.finalizers
 
 
 def test_what_apply_raises_passes_and_the_finalizer_is_on(cluster: Cluster) -> None:
