@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ def inspected(options: argparse.Namespace, *, elect: bool | None) -> Inspected:
     if options.recorded is not None:
         recorded = _recorded(options.recorded, rights)
         _note_grants({right.resource for right in recorded if right.group == RBAC and right.verb in _WRITES},
-                     binds=any(right.verb == "bind" for right in recorded))
+                     bound=sorted({right.name or "*" for right in recorded if right.verb == "bind"}))
         rights += recorded
     else:
         _note_grants({resource.plural for plan in plans for resource in _own_kinds(plan) if resource.group == RBAC})
@@ -206,11 +206,16 @@ def _own_kinds(plan: Plan) -> Iterator[ApiResource]:
             yield from (resource for resource, _ in places_of(watch.api))
 
 
-def _note_grants(written: set[str], *, binds: bool = False) -> None:
+def _note_grants(written: set[str], *, bound: Sequence[str] = ()) -> None:
     """Print on standard error which verbs the roles here may lack, since API servers only let a program grant
-    permissions that it has. `written`: the kinds of RBAC that the program writes. `binds`: a rule grants `bind`."""
+    permissions that it has. `written`: the kinds of RBAC that the program writes. `bound`: the names of the roles on
+    which a rule grants `bind`."""
     for plural in sorted(written):
-        if plural in BINDINGS and not binds:
+        if plural in BINDINGS and bound:
+            print(f"note: a program that writes {plural} needs the verb bind on their roles; the rules here grant it "
+                  f"on {', '.join(bound)} only, so roles with other names need a rule of "
+                  "yours", file=sys.stderr)
+        elif plural in BINDINGS:
             print(f"note: a program that writes {plural} needs the verb bind on their roles, or all permissions of "
                   "these roles; no rule here grants the verb bind", file=sys.stderr)
         elif plural in ROLES:

@@ -298,7 +298,8 @@ ESCALATE = "needs the verb escalate on them"
     ("granting", None, [f"clusterroles {ESCALATE}", f"rolebindings {BIND}"]),
     ("granting", [("rolebindings", "patch", "")], [f"rolebindings {BIND}"]),
     ("granting", [("rolebindings", "get", "")], []),
-    ("granting", [("rolebindings", "patch", ""), ("roles", "bind", "r")], []),
+    ("granting", [("rolebindings", "patch", ""), ("roles", "bind", "r")],
+     [f"rolebindings {BIND}; the rules here grant it on r only"]),
     ("here", [("roles", "create", "")], [f"roles {ESCALATE}"])])
 def test_a_verb_that_may_be_missing_to_grant_permissions_is_noted(
         program: str, rights: list[tuple[str, str, str]] | None, notes: list[str],
