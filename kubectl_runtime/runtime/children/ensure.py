@@ -203,7 +203,7 @@ def ensure(client: Client, obj: Resource, children: Sequence[Child], *, manager:
         for one in wanted:  # a later run may prune children of these kinds
             foresee(one.place, "delete")
             if not watched.owns(one.resource) and memory.is_first_warning(owner.manager, one.resource):
-                log.warning("prune never deletes %s: the controller does not own the kind; add .owns(...)",
+                log.warning("prune never deletes %s: no .owns(...) of the controller watches the kind",
                             one.resource.full_name)
         call.prune(naming.refs)
     return found

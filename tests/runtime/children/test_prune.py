@@ -115,7 +115,7 @@ def test_a_kind_that_the_controller_does_not_own_is_not_pruned_and_is_logged_onc
     want(played, "x")
     assert names(played) == {"x", "y", "z"}
     assert [record.getMessage() for record in caplog.records if "prune" in record.getMessage()] == [
-        "prune never deletes configmaps: the controller does not own the kind; add .owns(...)"]
+        "prune never deletes configmaps: no .owns(...) of the controller watches the kind"]
 
 
 def test_a_kind_that_is_not_owned_is_not_logged_without_prune(caplog: pytest.LogCaptureFixture) -> None:
