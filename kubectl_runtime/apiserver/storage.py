@@ -155,6 +155,8 @@ class Registry:
         before = self._types.get(key)
         self._types[key] = resource_type
         self._by_kind[resource_type.group, resource_type.version, resource_type.kind] = resource_type
+        if before is resource_type:
+            return
         if before is not None:
             self._forget(before)
         self._by_storage[resource_type.storage] = [*self.of_storage(resource_type.storage), resource_type]
