@@ -302,6 +302,8 @@ class Rehearsal:
     def _apply_definition(self, client: Client, definition: Object, *, whole: bool) -> None:
         name = definition["metadata"]["name"]
         api: Any = Api.all(client, DEFINITIONS)
+        cluster = self.server.core.cluster
+        served = cluster.registry.by_kind(DEFINITIONS.group, DEFINITIONS.version, DEFINITIONS.kind)
         there = api.get_opt(name)
         if there is not None:
             live = there.to_dict()
@@ -315,8 +317,8 @@ class Rehearsal:
                 self.observed.definitions += [Problem(f"{DEFINITIONS.kind} {name}", f"takes away: {loss}")
                                               for loss in losses(live, definition)]
         try:
-            if whole:
-                kubectl_apply(api, definition)
+            if whole and served is not None:
+                kubectl_apply(api, cluster, served, definition)
             else:
                 api.apply(definition, field_manager=MANAGER, force=True)
         except (ApiError, RequestError) as error:
@@ -348,7 +350,7 @@ class Rehearsal:
         namespace = (obj["metadata"].get("namespace") or "default") if kind.namespaced else None
         api: Any = Api.namespaced(client, resource, namespace) if namespace else Api.all(client, resource)
         try:
-            kubectl_apply(api, obj)
+            kubectl_apply(api, self.server.core.cluster, kind, obj)
         except (ApiError, RequestError) as error:
             self.observed.failed.append(Problem(f"{kind.kind} {name}", f"the change ({place}) is refused: "
                                                 f"{_message(error)}"))

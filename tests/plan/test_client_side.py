@@ -76,6 +76,19 @@ def fields(found: Plan) -> dict[str, tuple[Any, Any]]:
     return {field.path: (field.before, field.after) for field in change.fields if LAST not in field.path}
 
 
+def deployment(*containers: dict[str, Any]) -> Any:
+    labels = {"app": "web"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": labels},
+                     "template": {"metadata": {"labels": labels}, "spec": {"containers": [*containers]}}}}
+
+
+def of_deployment(found: Plan) -> dict[str, tuple[Any, Any]]:
+    assert not found.failed, str(found)
+    [change] = [change for change in found.changed if change.ref.kind == "Deployment"]
+    return {field.path: (field.before, field.after) for field in change.fields if LAST not in field.path}
+
+
 def test_a_dropped_field_is_removed_with_its_defaults(world: World) -> None:
     api = Api.namespaced(world.client, Base, "default")
     applied(api, base({"replicas": 2, "backup": BACKUP, "parts": [{"name": "x"}, {"name": "y"}]}, labels={"a": "1",
@@ -155,3 +168,78 @@ def test_a_definition_is_applied_in_the_same_way() -> None:
     del crd["metadata"]["labels"]
     assert list(fields(changed(made, crd))) == ["metadata.labels"]
     made.sim.close()
+
+
+def test_admission_sees_only_the_object_after_the_change(world: World) -> None:
+    applied(Api.namespaced(world.client, Base, "default"), base({"replicas": 8}))
+    group = "admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": ["applied.example.com"], "apiVersions": ["*"], "operations": ["UPDATE"],
+            "resources": ["bases"]}
+    world.server.load([
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "p"},
+         "spec": {"matchConstraints": {"resourceRules": [rule]},
+                  "validations": [{"expression": "object.spec.replicas <= 5"}]}},
+        {"apiVersion": group, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "p"},
+         "spec": {"policyName": "p", "validationActions": ["Deny"]}}])
+    assert fields(changed(world, base({"replicas": 3}))) == {"spec.replicas": (8, 3)}
+    assert "spec.replicas <= 5" in str(changed(world, base({"replicas": 6})).failed[0])
+
+
+def test_defaults_in_items_of_lists_stay(world: World) -> None:
+    file = deployment({"name": "c", "image": "x:1", "ports": [{"containerPort": 80}, {"containerPort": 81}],
+                       "livenessProbe": {"exec": {"command": ["true"]}}}, {"name": "side", "image": "y:1"})
+    applied(Api.namespaced(world.client, Deployment, "default"), file)
+    containers = file["spec"]["template"]["spec"]["containers"]
+    del containers[1], containers[0]["ports"][1], containers[0]["livenessProbe"]
+    containers[0]["image"] = "x"
+    values = of_deployment(changed(world, file, (Deployment,)))
+    assert values.pop("spec.template.spec.containers[c].image") == ("x:1", "x")
+    assert all(after is None for _, after in values.values()), values
+    assert sorted(path.removeprefix("spec.template.spec.containers").partition("[81")[0] for path in values) == [
+        "[c].livenessProbe", "[c].ports", "[side]"]
+
+
+def test_a_field_given_as_null_is_removed(world: World) -> None:
+    api = Api.namespaced(world.client, Base, "default")
+    applied(api, base({"replicas": 2, "backup": BACKUP}, labels={"a": "1", "b": "2"}))
+    file = base({"replicas": 2, "backup": None}, labels={"a": None, "b": "2"})
+    assert sorted(fields(changed(world, file))) == ["metadata.labels.a", "spec.backup"]
+
+
+def test_null_removes_what_the_last_file_did_not_name(world: World) -> None:
+    api = Api.namespaced(world.client, Base, "default")
+    applied(api, base({"replicas": 2}))
+    api.patch("a", Patch.merge({"spec": {"backup": BACKUP}}), field_manager="kubectl-edit")
+    assert list(fields(changed(world, base({"replicas": 2, "backup": None})))) == ["spec.backup"]
+
+
+def test_null_in_an_item_of_a_list(world: World) -> None:
+    file = deployment({"name": "c", "image": "x:1", "args": ["a"]})
+    applied(Api.namespaced(world.client, Deployment, "default"), file)
+    file["spec"]["template"]["spec"]["containers"][0]["args"] = None
+    assert list(of_deployment(changed(world, file, (Deployment,)))) == ["spec.template.spec.containers[c].args"]
+
+
+def test_dropped_finalizers_and_owners_are_removed(world: World) -> None:
+    api = Api.namespaced(world.client, Base, "default")
+    made = api.create({**base({}), "metadata": {"name": "owner", "namespace": "default"}})
+    owner = {"apiVersion": "applied.example.com/v1", "kind": "Base", "name": "owner", "uid": made.uid}
+    applied(api, base({}, finalizers=["a.example.com/x"], ownerReferences=[owner]))
+    paths = [path.partition("[")[0] for path in fields(changed(world, base({})))]
+    assert sorted(paths) == ["metadata.finalizers", "metadata.ownerReferences"]
+
+
+def test_data_stays_when_the_file_has_string_data(world: World) -> None:
+    file: Any = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"},
+                 "stringData": {"a": "1", "b": "2"}}
+    applied(Api.namespaced(world.client, Secret, "default"), file)
+    del file["stringData"]["b"]
+    assert not any(path.startswith("data") for change in changed(world, file, (Secret,)).changed
+                   for path in [field.path for field in change.fields])
+
+
+def test_the_copy_of_the_last_file_is_malformed(world: World) -> None:
+    last = json.dumps({"apiVersion": "applied.example.com/v1", "metadata": "x", "spec": 3})
+    Api.namespaced(world.client, Base, "default").create(base({"replicas": 2}, annotations={LAST: last}),
+                                                         field_manager="kubectl-client-side-apply")
+    assert fields(changed(world, base({"replicas": 3}))) == {"spec.replicas": (2, 3)}
