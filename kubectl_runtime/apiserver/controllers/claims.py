@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from kubectl_runtime.apiserver.controllers.deployments import ENDED
 from kubectl_runtime.apiserver.controllers.loop import KeyQueue, record_event
 from kubectl_runtime.apiserver.errors import StatusError
-from kubectl_runtime.apiserver.kinds.base import default_class, dig, label_selector
+from kubectl_runtime.apiserver.kinds.base import class_of, default_class, dig, label_selector
 from kubectl_runtime.apiserver.kinds.storage import DEFAULT_CLASS
 from kubectl_runtime.apiserver.loopback import create, delete, patch, patch_status
 from kubectl_runtime.apiserver.storage import Bucket, Change, Cluster, Version
@@ -159,10 +159,10 @@ class VolumeBinder(KeyQueue):
             _complete(cluster, version, claim, name)
             return
         volume = next(iter(_fitting(cluster, version, claim)), None)
-        class_name = dig(claim, "spec.storageClassName") or ""
+        class_name = class_of(claim) or ""
         found = cluster.storage.get(CLASSES, "", class_name) if class_name else None
         storage_class = found.decode() if found is not None else None
-        if volume is None and dig(claim, "spec.storageClassName") is None and (default := default_class(
+        if volume is None and class_of(claim) is None and (default := default_class(
                 (each.decode() for each in cluster.storage.bucket(CLASSES).scan("")), DEFAULT_CLASS)):
             patch(cluster, CLAIMS, version, {"spec": {"storageClassName": default}})  # the change enqueues the claim
             return
@@ -209,7 +209,7 @@ def _fitting(cluster: Cluster, version: Version, claim: Object) -> list[Version]
         size = value_of(dig(obj, "spec.capacity.storage") or "0")
         if volume.deleting or (reference is not None and not mine) or size < wanted:
             continue
-        if (dig(obj, "spec.storageClassName") or "") != (spec.get("storageClassName") or ""):
+        if (class_of(obj) or "") != (class_of(claim) or ""):
             continue
         if not set(spec.get("accessModes") or ()) <= set(dig(obj, "spec.accessModes") or ()):
             continue
@@ -227,7 +227,7 @@ def _provision(cluster: Cluster, version: Version, claim: Object, storage_class:
 
     def refused(error: StatusError) -> None:
         if _explain(cluster, version, "ProvisioningFailed", "failed to provision volume with StorageClass "
-                    f'"{spec["storageClassName"]}": {error.message}', kind="Warning"):
+                    f'"{storage_class["metadata"]["name"]}": {error.message}', kind="Warning"):
             log.warning("the volume of PersistentVolumeClaim %s was refused: %s", version.key, error.message)
 
     made = create(cluster, VOLUMES, "", {
@@ -235,7 +235,7 @@ def _provision(cluster: Cluster, version: Version, claim: Object, storage_class:
         "spec": {"capacity": {"storage": dig(spec, "resources.requests.storage") or "1Gi"},
                  "accessModes": spec.get("accessModes") or [], "volumeMode": spec.get("volumeMode") or "Filesystem",
                  "persistentVolumeReclaimPolicy": storage_class.get("reclaimPolicy") or "Delete",
-                 "storageClassName": spec["storageClassName"], "claimRef": _reference(version),
+                 "storageClassName": storage_class["metadata"]["name"], "claimRef": _reference(version),
                  "mountOptions": storage_class.get("mountOptions") or [],
                  **_source(provisioner, name)}}, refused=refused)
     if made is not None:

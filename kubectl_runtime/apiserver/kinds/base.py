@@ -32,6 +32,7 @@ from kubectl_runtime.apiserver.wire import Object
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 _GENERIC_FIELDS = '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 _PERCENT = re.compile("[0-9]+%")
 _PERCENT_MESSAGE = ("a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
@@ -173,6 +174,12 @@ def default_class(classes: Iterable[Object], annotation: str) -> str:
                 if (entry["metadata"].get("annotations") or {}).get(annotation) == "true"]
     newest = max(defaults, key=lambda metadata: (metadata.get("creationTimestamp", ""), metadata["name"]), default=None)
     return str(newest["name"]) if newest else ""
+
+
+def class_of(obj: Object) -> str | None:
+    """The StorageClass of a claim or volume: its deprecated annotation, or else its spec.storageClassName."""
+    annotated: str | None = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+    return annotated if annotated is not None else dig(obj, "spec.storageClassName")
 
 
 def true_conditions(status: Object) -> set[str]:

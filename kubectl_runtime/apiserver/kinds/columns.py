@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from kubectl_runtime.apiserver.kinds.base import dig, labels_text, selector_text, true_conditions
+from kubectl_runtime.apiserver.kinds.base import class_of, dig, labels_text, selector_text, true_conditions
 from kubectl_runtime.apiserver.output.table import AGE, NAME, age, human_duration
 from kubectl_runtime.apiserver.storage import Cell, Column
 from kubectl_runtime.apiserver.wire import Object
@@ -57,6 +57,11 @@ def kind_and_name(dotted: str) -> Cell:
         return f"{reference.get('kind', '')}/{reference.get('name', '')}"
 
     return cell
+
+
+def storage_class(obj: Object, _now: datetime) -> str:
+    """Prints the StorageClass of a claim or volume."""
+    return class_of(obj) or ""
 
 
 def namespace_and_name(dotted: str, missing: str) -> Cell:
@@ -563,7 +568,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         NAME, Column("Capacity", filled("spec.capacity.storage", "0")),
         Column("Access Modes", modes("spec.accessModes")),
         Column("Reclaim Policy", path("spec.persistentVolumeReclaimPolicy")), Column("Status", phase),
-        Column("Claim", namespace_and_name("spec.claimRef", "")), Column("StorageClass", path("spec.storageClassName")),
+        Column("Claim", namespace_and_name("spec.claimRef", "")), Column("StorageClass", storage_class),
         Column("VolumeAttributesClass", filled("spec.volumeAttributesClassName", "<unset>")),
         Column("Reason", path("status.reason")), AGE,
         Column("VolumeMode", filled("spec.volumeMode", "<unset>"), priority=1)),
@@ -571,7 +576,7 @@ COLUMNS: dict[tuple[str, str], tuple[Column, ...]] = {
         NAME, Column("Status", phase), Column("Volume", path("spec.volumeName")),
         Column("Capacity", if_bound(filled("status.capacity.storage", "0"))),
         Column("Access Modes", if_bound(modes("status.accessModes"))),
-        Column("StorageClass", path("spec.storageClassName")),
+        Column("StorageClass", storage_class),
         Column("VolumeAttributesClass", filled("spec.volumeAttributesClassName", "<unset>")), AGE,
         Column("VolumeMode", filled("spec.volumeMode", "<unset>"), priority=1)),
     ("", "Pod"): POD_COLUMNS,

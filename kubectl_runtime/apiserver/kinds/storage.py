@@ -9,8 +9,10 @@ from kubectl_runtime.apiserver.errors import Cause
 from kubectl_runtime.apiserver.kinds import limits
 from kubectl_runtime.apiserver.kinds import rules as r
 from kubectl_runtime.apiserver.kinds.base import (
+    CLASS_ANNOTATION,
     NOT_NEGATIVE,
     BuiltinStrategy,
+    class_of,
     default_class,
     difference,
     dig,
@@ -30,9 +32,8 @@ from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.meta.metav1 import format_time
 from kubectl_runtime.core.meta.quantities import value_of
 
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _DEPRECATED_ANNOTATIONS = {
-    _CLASS_ANNOTATION: 'deprecated since v1.8; use "storageClassName" attribute instead',
+    CLASS_ANNOTATION: 'deprecated since v1.8; use "storageClassName" attribute instead',
     "volume.beta.kubernetes.io/mount-options": 'deprecated since v1.31; use "mountOptions" attribute instead',
 }
 _SINCE = "lastPhaseTransitionTime"
@@ -64,7 +65,7 @@ class ClaimStrategy(BuiltinStrategy):
     def admit(self, obj: Object, ctx: StrategyContext) -> None:
         """Add the protection finalizer, and the default StorageClass if there is one."""
         protect(obj, "kubernetes.io/pvc-protection")
-        if obj["spec"].get("storageClassName") is None and (
+        if class_of(obj) is None and (
                 default := default_class(ctx.objects("storage.k8s.io", "storageclasses"), DEFAULT_CLASS)):
             obj["spec"]["storageClassName"] = default
 
@@ -81,8 +82,8 @@ class ClaimStrategy(BuiltinStrategy):
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Warn about the deprecated class annotation and about fractions of bytes."""
-        return [*(f'metadata.annotations[{_CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute '
-                  "instead" for key in obj["metadata"].get("annotations") or () if key == _CLASS_ANNOTATION),
+        return [*(f'metadata.annotations[{CLASS_ANNOTATION}]: deprecated since v1.8; use "storageClassName" attribute '
+                  "instead" for key in obj["metadata"].get("annotations") or () if key == CLASS_ANNOTATION),
                 *claim_spec_warnings(obj["spec"], "spec")]
 
     def canonicalize(self, obj: Object, ctx: StrategyContext) -> bool:
@@ -134,8 +135,8 @@ class ClaimStrategy(BuiltinStrategy):
 
 def _refuse_growth(new: Object, old: Object, ctx: StrategyContext) -> None:
     """Raise a 403 unless the claim's class allows volume expansion."""
-    name = new["spec"].get("storageClassName")
-    if name and name == old["spec"].get("storageClassName") and any(
+    name = class_of(new)
+    if name and name == class_of(old) and any(
             found.get("allowVolumeExpansion") for found in ctx.objects("storage.k8s.io", "storageclasses")
             if found["metadata"]["name"] == name):
         return

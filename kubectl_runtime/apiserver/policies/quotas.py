@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from kubectl_runtime.apiserver import errors
-from kubectl_runtime.apiserver.kinds.base import dig
+from kubectl_runtime.apiserver.kinds.base import class_of, dig
 from kubectl_runtime.apiserver.kinds.limits import aggregated, quality_of_service
 from kubectl_runtime.apiserver.storage import ServedResource, Storage, Version
 from kubectl_runtime.apiserver.wire import Object
@@ -117,7 +117,7 @@ def _usage_of(key: str, obj: Object, quota: Object) -> Amounts:
     if key == CLAIMS:
         size = value_of(dig(obj, "spec.resources.requests.storage") or "0")
         found["requests.storage"] = size
-        if name := dig(obj, "spec.storageClassName"):
+        if name := class_of(obj):
             found[f"{name}{_OF_CLASS}requests.storage"] = size
             found[f"{name}{_OF_CLASS}persistentvolumeclaims"] = one
     return found

@@ -43,8 +43,9 @@ class SetsWorld(World):
         self.classes.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "disks.test",
                              "metadata": {"name": name, "annotations": annotations}, **fields})
 
-    def make_claim(self, name="data", size="1Gi", **spec):
-        self.claims.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {
+    def make_claim(self, name="data", size="1Gi", annotations=None, **spec):
+        metadata = {"name": name, "annotations": annotations or {}}
+        self.claims.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {
             "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, **spec}})
         self.settle()
 

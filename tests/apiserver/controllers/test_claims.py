@@ -73,6 +73,17 @@ def test_a_claim_gets_the_default_class_that_comes_later(world):
     assert world.claims.get("data").to_dict()["spec"]["storageClassName"] == "fast"
 
 
+def test_the_deprecated_annotation_names_the_class(world):
+    world.make_claim(annotations={"volume.beta.kubernetes.io/storage-class": "slow"})
+    world.make_class("fast")
+    assert world.claim_phases() == {"data": "Pending"}
+    assert "storageClassName" not in world.claims.get("data").to_dict()["spec"]
+    world.make_claim("later", annotations={"volume.beta.kubernetes.io/storage-class": "slow"})
+    world.make_class("slow", metadata={"name": "slow"})
+    assert world.claim_phases() == {"data": "Bound", "later": "Bound"}
+    assert {volume.to_dict()["spec"]["storageClassName"] for volume in world.volumes.list()} == {"slow"}
+
+
 def test_the_smallest_volume_that_fits_is_bound(world):
     for name, size in (("large", "10Gi"), ("fitting", "2Gi"), ("small", "1Mi")):
         world.make_volume(name, size)
