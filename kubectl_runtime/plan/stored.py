@@ -345,9 +345,14 @@ def undamaged() -> Iterator[None]:
 
 def uses_claims(obj: Object) -> bool:
     """Whether an object is a Pod with claims or a StatefulSet with claim templates."""
-    spec = obj.get("spec") or {}
-    return (obj["kind"] == "StatefulSet" and bool(spec.get("volumeClaimTemplates"))) or (obj["kind"] == "Pod" and any(
-        "persistentVolumeClaim" in volume or "ephemeral" in volume for volume in spec.get("volumes") or ()))
+    kind, spec = (obj["apiVersion"], obj["kind"]), obj.get("spec")
+    if not isinstance(spec, Mapping):
+        return False
+    if kind == ("apps/v1", "StatefulSet"):
+        return bool(spec.get("volumeClaimTemplates"))
+    return kind == ("v1", "Pod") and any(
+        isinstance(volume, Mapping) and ("persistentVolumeClaim" in volume or "ephemeral" in volume)
+        for volume in spec.get("volumes") or ())
 
 
 def missing_storage(snapshot: StoredSnapshot) -> str:
@@ -357,6 +362,17 @@ def missing_storage(snapshot: StoredSnapshot) -> str:
         return f"the right to {', '.join(refused)} is missing"
     unread = [plural for plural, read in reads.items() if read is None or not read.served]
     return f"the snapshot does not have {', '.join(unread)}" if unread else ""
+
+
+def _without_claim(snapshot: StoredSnapshot) -> set[str]:
+    """The names of the volumes whose claims are in namespaces that were not read. The copy does not contain these
+    volumes, since it would take their claims for deleted."""
+    if missing_storage(snapshot):
+        return set()
+    claims = snapshot.by_name[STORAGE[0].full_name]
+    return {obj["metadata"]["name"] for obj in snapshot.objects
+            if (obj["apiVersion"], obj["kind"]) == ("v1", "PersistentVolume")
+            and not claims.covers((obj["spec"].get("claimRef") or {}).get("namespace") or "")}
 
 
 def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[Object], Counter[str]]:
@@ -374,15 +390,14 @@ def served_objects(snapshot: StoredSnapshot, registry: Registry) -> tuple[list[O
             objects.append(stand_in(kind.resource))
             custom.add((kind.group, kind.kind))
     namespaces = {obj["metadata"]["name"] for obj in snapshot.objects if obj["kind"] == "Namespace"}
-    claims = None if missing_storage(snapshot) else snapshot.by_name[STORAGE[0].full_name]
+    left_out = _without_claim(snapshot)
     for obj in snapshot.objects:
         group, _, version = obj["apiVersion"].rpartition("/")
         if (group, version, obj["kind"]) not in served and (group, obj["kind"]) not in custom:
             unserved[f"{obj['kind']} of {obj['apiVersion']}"] += 1
             continue
-        if claims is not None and obj["kind"] == "PersistentVolume" and not claims.covers(
-                (obj["spec"].get("claimRef") or {}).get("namespace") or ""):
-            continue  # its claim was not read, so that the copy would take the claim for deleted
+        if (group, obj["kind"]) == ("", "PersistentVolume") and obj["metadata"]["name"] in left_out:
+            continue
         namespace = obj["metadata"].get("namespace")
         if namespace and namespace not in namespaces:
             namespaces.add(namespace)
@@ -406,6 +421,10 @@ def gaps(snapshot: StoredSnapshot, registry: Registry, asked: Iterable[tuple[str
     if (why := missing_storage(snapshot)) and (
             STORAGE[0].full_name in there or any(map(uses_claims, snapshot.objects))):
         not_simulated.append(f"storage, so that claims are not bound and Pods do not wait for their claims ({why})")
+    if (count := len(_without_claim(snapshot))) and any(
+            resource_of(group, plural) == STORAGE[1].full_name for group, _, plural, _ in requested):
+        not_simulated.append(f"{count} of {snapshot.by_name[STORAGE[1].full_name].count} PersistentVolumes, whose "
+                             "claims are in namespaces that were not read")
     for read in snapshot.kinds:
         if read.refused and read.resource in STORAGE and not any(
                 resource_of(group, plural) == read.resource.full_name for group, _, plural, _ in requested):

@@ -8,7 +8,8 @@ import pytest
 
 from kubectl_runtime import Action, Api, Client, Controller, Patch
 from kubectl_runtime.plan import Plan, Snapshot, plan
-from kubectl_runtime.resources import ConfigMap, Pod, StatefulSet
+from kubectl_runtime.plan.stored import uses_claims
+from kubectl_runtime.resources import ConfigMap, PersistentVolume, Pod, StatefulSet
 from kubectl_runtime.testing import ApiServer
 from tests.plan.conftest import World
 from tests.plan.test_snapshot import rights
@@ -119,7 +120,21 @@ def test_volumes_of_claims_in_other_namespaces_stay_out_of_the_copy(world: World
     snapshot = Snapshot.read(world.client, keeper("db:1"), namespaces=["default"])
     assert snapshot.by_name["persistentvolumeclaims"].namespaces == ("default",)
     assert snapshot.by_name["persistentvolumes"].count == 4
-    assert_no_outage(plan(keeper("db:2"), snapshot))
+    assert_no_outage(found := plan(keeper("db:2"), snapshot))
+    assert not found.not_simulated
+
+    def build(client: Client) -> Any:
+        return Controller(Api.all(client, PersistentVolume), name="disks").bind(lambda obj, ctx: Action.await_change())
+    found = plan(build, Snapshot.read(world.client, build, kinds=(StatefulSet,), namespaces=["default"]))
+    assert found.not_simulated == ("2 of 4 PersistentVolumes, whose claims are in namespaces that were not read",)
+    assert found.empty
+
+
+@pytest.mark.parametrize("spec", ["text", {"volumes": [3]}, {"volumes": [{"ephemeral": {}}]}, None])
+def test_a_custom_kind_named_pod_uses_no_claims(spec: Any) -> None:
+    assert not uses_claims({"apiVersion": "odd.example.com/v1", "kind": "Pod", "spec": spec})
+    assert not uses_claims({"apiVersion": "odd.example.com/v1", "kind": "StatefulSet",
+                            "spec": {"volumeClaimTemplates": [{}]}})
 
 
 @pytest.mark.parametrize("allowed", [(), ("persistentvolumeclaims",), ("persistentvolumes", "storageclasses")])
