@@ -6,6 +6,7 @@ program's function is called.
 """
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -79,8 +80,9 @@ PATIENCE = 5.0
 def main(file: int) -> int:
     """Run the order that the pipe carries and return the exit status."""
     order = decoded(_line(file), Order)
-    Thread(target=_end_with_parent, args=(file,), name="end with the API server", daemon=True).start()
     options = order.options
+    Thread(target=_end_with_parent, args=(file, options.kubeconfig), name="end with the API server",
+           daemon=True).start()
     return run_operator(options, form="short", serve=order.serve, debug=DebugPage(details=True), prepare=_install,
                         announce=partial(_announce, options))
 
@@ -136,9 +138,15 @@ def _line(file: int) -> bytes:
     return line
 
 
-def _end_with_parent(file: int) -> None:
+def _end_with_parent(file: int, kubeconfig: str | None) -> None:
+    """Wait until the parent process has ended. Remove the operator's kubeconfig, which a killed parent process leaves
+    behind, and end this process."""
     while os.read(file, 1):
         pass
+    if kubeconfig:
+        with contextlib.suppress(OSError):
+            os.unlink(kubeconfig)
+            os.rmdir(os.path.dirname(kubeconfig))
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(PATIENCE)
     os._exit(128 + signal.SIGTERM)

@@ -8,8 +8,9 @@
 The server and its objects outlive the operator's restarts. If the operator cannot be imported, the command waits for a
 change of its sources; a wrong command line at the first start (for example a missing MODULE:NAME) ends the command with
 status 2. The folder `.kubectl-runtime/` holds a kubeconfig for kubectl while the command runs. The operator process has
-its own copy in a temporary folder, so that no change in `.kubectl-runtime/` moves it to another server. A locked
-file `.kubectl-runtime/lock` makes a second command in the same folder an error. The lock ends with its process.
+its own copy in a temporary folder, so that no change in `.kubectl-runtime/` moves it to another server. If this command
+is killed, the operator process removes the copy. A locked file `.kubectl-runtime/lock` makes a second command in the
+same folder an error. The lock ends with its process.
 
 `OperatorProcess` is the child process. `Sources` finds the program's Python files and reports changed files:
 
@@ -339,10 +340,12 @@ def _kubeconfig(server: ApiServer) -> Iterator[Path]:
 
 
 def _lock(folder: Path, held: contextlib.ExitStack) -> None:
-    """Lock the folder until `held` is closed or this process ends. On a file system without locks, do nothing. Raises
-    BlockingIOError if another process has locked the folder, and OSError."""
-    import fcntl  # imported here, since Windows lacks it
-
+    """Lock the folder until `held` is closed or this process ends. On Windows, and on a file system without locks, do
+    nothing. Raises BlockingIOError if another process has locked the folder, and OSError."""
+    try:
+        import fcntl
+    except ImportError:  # on Windows
+        return
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     held.callback(os.close, descriptor)
     try:

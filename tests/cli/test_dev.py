@@ -1,11 +1,13 @@
 """`kubectl-runtime run --dev`: an operator on a server of its own, which stays while the operator comes and goes."""
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -13,7 +15,7 @@ import pytest
 import requests
 
 from kubectl_runtime import Api, ApiResource, Client, Config, Patch, TransportError
-from kubectl_runtime.cli.develop import OperatorProcess
+from kubectl_runtime.cli.develop import OperatorProcess, _lock
 from kubectl_runtime.cli.places import Place
 from kubectl_runtime.cli.run_options import Order, RunOptions
 from kubectl_runtime.resources import Namespace
@@ -250,6 +252,26 @@ def test_the_operator_keeps_its_server_whatever_happens_to_the_folders_kubeconfi
         program.send(signal.SIGTERM)
         assert program.end() == 0, program.text
     assert not private.parent.exists()
+
+
+def test_an_operator_whose_parent_is_killed_removes_its_kubeconfig(source: Path) -> None:
+    source.write_text(OPERATOR + "\nimport os\nprint('private', os.environ['KUBECONFIG'], flush=True)\n")
+    with dev(source) as program:
+        private = Path(program.until("private ").split()[1])
+        program.until("reconciling")
+        program.send(signal.SIGKILL)
+        program.end()
+    limit = time.monotonic() + LIMIT
+    while private.parent.exists() and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not private.parent.exists()
+
+
+def test_without_fcntl_the_folder_is_not_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)  # as on Windows
+    with contextlib.ExitStack() as held:
+        _lock(tmp_path, held)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_missing_namespace_of_the_lease_is_logged_with_its_remedy(source: Path) -> None:
