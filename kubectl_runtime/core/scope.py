@@ -119,7 +119,7 @@ class StopToken:
         """Call `callback` when the token is set (at once if it is already set); returns a function that removes the
         callback."""
         key = object()
-        with self._lock:  # the condition's lock, taken directly, because each network call runs this twice
+        with self._lock:  # the condition's own lock: entering it takes less time, and each network call does it twice
             stopped = self._stopped
             if not stopped:
                 self._callbacks[key] = callback

@@ -248,7 +248,7 @@ class ManifestRun:
         return Placed(item, kind, Api.all(self.client, resource), ObjectRef(resource, item.name), to_come is not None)
 
     def versions_of(self, crd: Item) -> list[ApiResource]:
-        """The kinds that this CRD of the set defines."""
+        """The kinds that `crd`, one of the manifests, defines."""
         return [kind.resource for kind in kinds_to_come([crd])]
 
     def _served(self, gvk: GroupVersionKind, ask: bool) -> ServedKind:

@@ -1,9 +1,9 @@
 """Turns the observed run of a program into a `Plan`: the program's changes and their consequences.
 
-A change is an object that is created, changed or deleted by a run of the program, by its definitions or by the given
-manifests. Changes are listed in the order in which the program first wrote the objects. If the cluster's own
-controllers then create or delete objects, this is shown as text under the change of their owner. Actions of the cluster
-that the program did not cause are left out.
+A change is an object that is created, changed or deleted by a run of a reconciler, by the program's definitions (its
+CRDs and webhook configurations), or by the given manifests. Changes are listed in the order in which the program first
+wrote the objects. If the cluster's own controllers then create or delete objects, this is shown as text under the
+change of their owner. Actions of the cluster that the program did not cause are left out.
 
 Two states of an object are equal if they differ only in fields that only the server writes (see
 `kubectl_runtime.kubectl.apply`), in times in the status, and in observedGeneration. The status of built-in kinds is

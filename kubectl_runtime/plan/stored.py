@@ -314,8 +314,8 @@ class StoredSnapshot:
         return None if _length(digest) == _length(value) else False
 
     def with_other_digests(self) -> Self:
-        """Return the same snapshot with other digests. If a program runs with both snapshots, only values that it
-        computes from secrets differ."""
+        """Return a copy of this snapshot in which other digests replace the secret values. If a program writes a value
+        on the copy that differs from the value on this snapshot, it computed the value from a secret."""
         again = Redaction(self.redacted)
         return replace(self, objects=tuple(again.redact(obj) for obj in self.objects), redaction=None)
 

@@ -234,7 +234,7 @@ def is_created(obj: Any) -> bool:
 
 def is_deleted(uid: str) -> Condition:
     """The condition that the object with this `uid` no longer exists: no object has its name, or a new object does.
-    Raises RequestError for a `uid` that is not a non-empty text."""
+    Raises RequestError unless `uid` is a non-empty text."""
     if not (isinstance(uid, str) and uid):
         raise RequestError("is_deleted needs the uid of an object that came from the server: "
                            "is_deleted(obj.uid)")

@@ -187,7 +187,7 @@ class SelectedNamespaces(Generic[K]):
 
     @property
     def apis(self) -> tuple[Any, ...]:
-        """The targets for a controller's watches: only this object, because one watch serves all namespaces."""
+        """The Apis that a controller watches: only `self`, because one watch covers all selected namespaces."""
         return (self,)
 
     def within(self, namespace: str) -> Any:

@@ -50,7 +50,7 @@ _WEIGHT = ("weight", r.between(1, 100, "must be in the range 1-100", zero=0))
 
 def _namespaces(term: Object, path: str) -> Iterator[Cause]:
     for namespace in term.get("namespaces") or ():
-        yield from r.ANY_LABEL(namespace, f"{path}.namespace")  # this is the real server's path
+        yield from r.ANY_LABEL(namespace, f"{path}.namespace")  # the real server names `namespace`, without an index
 
 
 _POD_TERM = r.Rules(
@@ -143,7 +143,7 @@ def pod_spec_causes(spec: Object, path: str, *, is_pod: bool = True) -> list[Cau
 def template_causes(template: Object, path: str) -> list[Cause]:
     """Return a cause for each error of a pod template's labels, annotations and spec."""
     metadata = template.get("metadata") or {}
-    causes = labels_causes(metadata.get("labels") or {}, f"{path}.labels")  # this is the real server's path
+    causes = labels_causes(metadata.get("labels") or {}, f"{path}.labels")  # no `.metadata`, as on a real server
     causes += [errors.invalid_value(f"{path}.annotations", key, why)
                for key in metadata.get("annotations") or () for why in qualified_name_errors(key.lower())]
     causes += pod_spec_causes(template.get("spec") or {}, f"{path}.spec", is_pod=False)
