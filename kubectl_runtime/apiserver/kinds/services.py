@@ -367,8 +367,8 @@ class ServiceStrategy(BuiltinStrategy):
         return list(_warnings(obj))
 
     def validate_create(self, obj: Object, ctx: StrategyContext) -> list[Cause]:
-        """Validate the spec, and check that its address and node ports are free."""
-        return super().validate_create(obj, ctx) + allocation_causes(obj, ctx)
+        """Validate the spec. If it is valid, check that its address and node ports are free."""
+        return super().validate_create(obj, ctx) or allocation_causes(obj, ctx)
 
     def validate_update(self, new: Object, old: Object, subresource: str, ctx: StrategyContext) -> list[Cause]:
         """Validate as on create. The address cannot change."""
@@ -379,7 +379,8 @@ class ServiceStrategy(BuiltinStrategy):
         if before and addresses and addresses[0] != before[0] and "ExternalName" not in (
                 new["spec"]["type"], old["spec"]["type"]):
             causes.append(errors.invalid_value("spec.clusterIPs[0]", addresses, "may not change once set"))
-        return causes + self.validate_create(new, ctx)
+        causes += super().validate_create(new, ctx)
+        return causes or allocation_causes(new, ctx)
 
 
 def _warnings(obj: Object) -> Iterator[str]:

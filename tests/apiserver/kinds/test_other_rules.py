@@ -143,3 +143,13 @@ def test_limits_of_a_limit_range_follow_from_each_other(api: Api) -> None:
     limit = made["spec"]["limits"][0]
     assert limit["default"] == {"cpu": "2"}
     assert limit["defaultRequest"] == {"memory": "1Mi", "cpu": "2"}
+
+
+def test_an_address_is_only_looked_for_if_the_service_is_valid(api: Api) -> None:
+    first, second = api.made(service("one")), api.made(service("two"))
+    taken = first["spec"]["clusterIP"]
+    refused = api.merge(second, {"spec": {"clusterIP": taken, "clusterIPs": [taken]}})
+    assert [field for field, _ in refused.causes()] == ["spec.clusterIPs[0]"]
+    copy = api.create(service("three", clusterIP=taken))
+    assert [field for field, _ in copy.causes()] == ["spec.clusterIPs"]
+    assert "provided IP is already allocated" in copy.causes()[0][1]
