@@ -586,9 +586,9 @@ def test_readiness_fails_within_ten_seconds_when_the_server_dies_however_many_wa
             dying.stop()
             began = time.monotonic()
             until(lambda: requests.get(f"http://{address}/readyz", timeout=LIMIT).status_code == 500, "it is not ready")
+            until(lambda: requests.get(f"http://{address}/readyz?verbose", timeout=LIMIT).text.count(
+                "[-]store") == watches, "each store is named")
             assert time.monotonic() - began < 10
-            lines = requests.get(f"http://{address}/readyz?verbose", timeout=LIMIT).text
-            assert lines.count("[-]store") == watches
             until(lambda: requests.get(f"http://{address}/metrics", timeout=LIMIT).text.count(
                 "kubectl_runtime_watch_consecutive_failures{watch=") == watches, "the metrics are there")
             gauges = [line for line in requests.get(f"http://{address}/metrics", timeout=LIMIT).text.splitlines()
