@@ -273,7 +273,7 @@ class Runner:
             initial = not self._open
             queue.trigger_all(requests, now, background=initial)
             due = queue.due(now)
-            self._call_worker_if_due(due)
+            self._call_worker_if_due(due, now)
         if self._to_call:
             self._submit_called()
         if self._keys_triggered:
@@ -297,7 +297,7 @@ class Runner:
         with self._lock:
             self._open = True
             now = self._clock.monotonic()
-            self._call_worker_if_due(self._queue.due(now))
+            self._call_worker_if_due(self._queue.due(now), now)
             self._changed.notify_all()
         self._submit_called()
 
@@ -407,10 +407,10 @@ class Runner:
 
     def _step(self) -> float | None:
         now = self._clock.monotonic()
-        at = self._call_worker_if_due(self._queue.due(now))
+        at = self._call_worker_if_due(self._queue.due(now), now)
         return None if at is None else max(0.0, at - now)
 
-    def _call_worker_if_due(self, due: int) -> float | None:
+    def _call_worker_if_due(self, due: int, now: float) -> float | None:
         """Start a worker if keys are due and fewer than `concurrency` workers exist. Returns when the dispatcher must
         look again, or None if it need not. Wakes the dispatcher if it would otherwise look too late."""
         if not self._open:
@@ -420,8 +420,8 @@ class Runner:
                 number = next(self._numbers)
                 self._workers[number] = None
                 self._to_call.append(number)
-            elif self._wake_at > (look_by := self._clock.monotonic() + LOOK_AFTER):
-                self._look_by = self._wake_at = look_by
+            elif self._wake_at > now + LOOK_AFTER:
+                self._look_by = self._wake_at = now + LOOK_AFTER
                 self._changed.notify_all()
         at = self._queue.next_due()
         if at is not None and at < self._wake_at:
@@ -481,7 +481,7 @@ class Runner:
                     self._changed.notify_all()
             else:
                 run.depth = due
-            self._call_worker_if_due(due)
+            self._call_worker_if_due(due, now)
         if self._to_call:
             self._submit_called()
         if retried and ended is not None and outcome is not None and outcome.delay is not None:
