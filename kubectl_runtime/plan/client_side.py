@@ -21,12 +21,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 from kubectl_runtime.apiserver.managedfields.entries import APPLY, UPDATE, Entry, read_or_empty, write
-from kubectl_runtime.apiserver.managedfields.fieldset import SELF, Fields, contains, difference, union
+from kubectl_runtime.apiserver.managedfields.fieldset import SELF, Fields, contains, difference, paths, union, without
 from kubectl_runtime.apiserver.managedfields.manager import LAST_APPLIED
 from kubectl_runtime.apiserver.storage import Cluster, ServedResource
+from kubectl_runtime.core.codec.views import without_nulls
 from kubectl_runtime.plan.stored import Object
 
 KUBECTL = "kubectl"
@@ -47,7 +49,7 @@ def kubectl_apply(api: Any, cluster: Cluster, kind: ServedResource, file: Object
         managers = taken_over(live, file, strategic=not kind.is_custom)
         if managers is not None:
             _rewrite(cluster, kind, live["metadata"], managers)
-        file = _without_nulls(file, lists=not kind.is_custom)
+        file = without_nulls(file, lists=not kind.is_custom)
     api.apply(file, field_manager=KUBECTL, force=True)
 
 
@@ -61,13 +63,6 @@ def _rewrite(cluster: Cluster, kind: ServedResource, metadata: Object, managers:
                                 stored.fields, stored_as=stored.stored_as)
 
 
-def _without_nulls(value: Any, *, lists: bool) -> Any:
-    """The value without null members of maps; with `lists` also in the items of lists."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(part, lists=lists) for key, part in value.items() if part is not None}
-    return [_without_nulls(item, lists=lists) for item in value] if lists and isinstance(value, list) else value
-
-
 def taken_over(live: Object, file: Object, *, strategic: bool) -> list[dict[str, Any]] | None:
     """The managedFields with which a server-side apply of `file` removes what `kubectl apply` would remove; None if
     `live` was not made by `kubectl apply` without `--server-side`. `strategic`: whether `kubectl apply` merges lists of
@@ -78,17 +73,19 @@ def taken_over(live: Object, file: Object, *, strategic: bool) -> list[dict[str,
     if not updaters:
         return None
     last = _last_file(live)
-    new = _content(_without_nulls(file, lists=strategic))
+    new = _content(without_nulls(file, lists=strategic))
     left = union(_left_out(last or {}, new), _left_out(_content(file), new))
-    unnamed: Fields = {"f:data": {}} if "stringData" in new else {}
     owned = left
     for updater in updaters:
         if updater.api_version == updaters[0].api_version:
-            named = (_without(updater.fields, unnamed) if last is None
-                     else _named(updater.fields, last, new, items=strategic))
+            if last is not None:
+                named = _named(updater.fields, last, new, items=strategic)
+            else:
+                named = without(updater.fields, ("f:data",)) if "stringData" in new else updater.fields
             owned = union(owned, named)
             managed[updater.identity] = updater.with_fields(union(difference(updater.fields, named), _ANNOTATION))
-    managed = {identity: entry.with_fields(_without(entry.fields, left)) for identity, entry in managed.items()}
+    managed = {identity: entry.with_fields(reduce(without, paths(left), entry.fields))
+               for identity, entry in managed.items()}
     applier = Entry(KUBECTL, APPLY, updaters[0].api_version, "", updaters[0].time, {})
     applier = managed.get(applier.identity, applier)
     managed[applier.identity] = replace(applier, fields=union(applier.fields, owned))
@@ -159,14 +156,3 @@ def _item(items: list[Any], keys: Mapping[str, Any]) -> Object | None:
     fitting = [item for item in items if isinstance(item, dict)
                and all(item.get(key, value) == value for key, value in keys.items())]
     return max(fitting, key=lambda item: len(keys.keys() & item.keys()), default=None)
-
-
-def _without(fields: Fields, left: Fields) -> Fields:
-    """The fields without those of `left` and everything below them."""
-    found: Fields = {}
-    for key, below in fields.items():
-        if key not in left:
-            found[key] = below
-        elif left[key] and (not below or (rest := _without(below, left[key]))):
-            found[key] = below and rest
-    return found

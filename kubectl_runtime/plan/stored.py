@@ -418,16 +418,15 @@ def gaps(snapshot: StoredSnapshot, registry: Registry, asked: Iterable[tuple[str
     not_simulated: list[str] = []
     unknown: list[Problem] = []
     requested = set(asked)
+    names = {resource_of(group, plural) for group, _, plural, _ in requested}
     if (why := missing_storage(snapshot)) and (
             STORAGE[0].full_name in there or any(map(uses_claims, snapshot.objects))):
         not_simulated.append(f"storage, so that claims are not bound and Pods do not wait for their claims ({why})")
-    if (count := len(_without_claim(snapshot))) and any(
-            resource_of(group, plural) == STORAGE[1].full_name for group, _, plural, _ in requested):
+    if (count := len(_without_claim(snapshot))) and STORAGE[1].full_name in names:
         not_simulated.append(f"{count} of {snapshot.by_name[STORAGE[1].full_name].count} PersistentVolumes, whose "
                              "claims are in namespaces that were not read")
     for read in snapshot.kinds:
-        if read.refused and read.resource in STORAGE and not any(
-                resource_of(group, plural) == read.resource.full_name for group, _, plural, _ in requested):
+        if read.refused and read.resource in STORAGE and read.resource.full_name not in names:
             continue
         if read.refused and read.resource in AROUND:
             not_simulated.append(f"{read.plural} (the right to {read.refused} is missing)")

@@ -19,6 +19,7 @@ from kubectl_runtime.apiserver.errors import StatusError, bad_request, bare_500,
 from kubectl_runtime.apiserver.managedfields.typed_merge import go_value
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
+from kubectl_runtime.core.codec.views import without_nulls
 from kubectl_runtime.manifests.scalars import whole_numbers
 
 Operation = dict[str, Any]
@@ -254,16 +255,8 @@ def _merged(result: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, dict) and isinstance(result.get(key), dict):
             _merged(result[key], value)
         else:
-            result[key] = _without_nulls(value)
+            result[key] = without_nulls(value)
     return result
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
-    return value
 
 
 MERGE_PATCH = "application/merge-patch+json"

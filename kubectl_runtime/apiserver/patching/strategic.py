@@ -21,6 +21,7 @@ from kubectl_runtime.apiserver.patching.json_patch import rejected
 from kubectl_runtime.apiserver.schemas import Schema
 from kubectl_runtime.apiserver.wire import Object
 from kubectl_runtime.core.codec.jsonbytes import json_copy
+from kubectl_runtime.core.codec.views import without_nulls
 
 UNKNOWN = -1
 
@@ -106,7 +107,7 @@ def _merge_field(original: Object, key: str, value: Any, schema: Schema | None) 
     elif isinstance(value, list) and isinstance(before, list):
         original[key] = value
     else:
-        cleaned, kept = _without_directives(_without_nulls(value))
+        cleaned, kept = _without_directives(without_nulls(value))
         if kept:
             original[key] = cleaned
         else:
@@ -241,12 +242,6 @@ def _without_directives(value: Any) -> tuple[Any, bool]:
     if isinstance(value, list):
         return [child for child, kept in map(_without_directives, value) if kept], True
     return value, True
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def _directive_target(key: str, prefix: str, what: str) -> str:

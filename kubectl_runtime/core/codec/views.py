@@ -325,13 +325,11 @@ def plain_object(raw: bytes, enveloped: bool, ref: ObjectRef | None) -> dict[str
         raise DecodeError(ref, *problem_of(error, enveloped=enveloped)) from None
 
 
-def without_nulls(value: Any) -> Any:
-    """A copy without the null entries of its maps, at every depth."""
+def without_nulls(value: Any, *, lists: bool = True) -> Any:
+    """A copy without the null entries of its maps, at every depth; without `lists` not in the items of lists."""
     if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
-    return value
+        return {key: without_nulls(item, lists=lists) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if lists and isinstance(value, list) else value
 
 
 def _empty_value(hint: Any) -> Any:
